@@ -1,0 +1,36 @@
+# `make setup` fills .venv from the pinned list; every other target stands on it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: setup demo test lint types borders unit clean
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
+	@$(PYTHON) -m venv $(VENV) || { echo "python3-venv is missing: apt-get install python3-venv" >&2; exit 1; }
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: setup
+	$(BIN)/sglb run examples/leafspine-failover.yaml
+
+test: lint types borders unit
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+
+borders: setup
+	$(BIN)/lint-imports
+
+unit: setup
+	$(BIN)/pytest -n auto
+
+clean:
+	rm -rf $(VENV) out build *.egg-info

@@ -1,0 +1,1 @@
+"""Keeps AI training fast on a faulty, congested Ethernet fabric."""

@@ -1,0 +1,1 @@
+"""A fabric in virtual time: topology, workloads, faults, hosts, metrics."""

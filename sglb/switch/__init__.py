@@ -1,0 +1,1 @@
+"""The embedded switch: tables, registers, traffic manager, ports, P4Runtime service."""

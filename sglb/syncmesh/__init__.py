@@ -1,0 +1,1 @@
+"""SyncMesh: the protocol that carries congestion and link state between switches."""
