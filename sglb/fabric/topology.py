@@ -12,7 +12,7 @@ import enum
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import networkx as nx
@@ -307,15 +307,6 @@ class TopologyBuilder:
         self._links: list[tuple[str, str, LinkSpec]] = []
         self._names: set[str] = set()
 
-    def _claim(self, name: str) -> None:
-        if not _NAME.match(name):
-            raise TopologyError(
-                f"node name {name!r} must be letters, digits, _ and . and start with a letter"
-            )
-        if name in self._names:
-            raise TopologyError(f"node name {name!r} is used twice")
-        self._names.add(name)
-
     def switch(self, name: str, kind: NodeKind | None = None, pod: int | None = None) -> None:
         """Add a switch; without `kind` it is a leaf if it has hosts, else a spine."""
         self._claim(name)
@@ -330,7 +321,8 @@ class TopologyBuilder:
         """Join two nodes; joining them again makes a parallel link."""
         for name in (a, b):
             if name not in self._names:
-                raise TopologyError(f"there is no node {name!r}{closest(name, self._names)}")
+                hint = closest(name, sorted(self._names))
+                raise TopologyError(f"there is no node {name!r} in the topology{hint}")
         if a == b:
             raise TopologyError(f"node {a!r} cannot be linked to itself")
         self._links.append((a, b, spec))
@@ -339,21 +331,67 @@ class TopologyBuilder:
         """Number nodes and ports. Raises `TopologyError` for what no fabric can be."""
         if len(self._names) > MAX_NODES:
             raise TopologyError(f"{len(self._names)} nodes are more than {MAX_NODES}")
-        ids = {s[0]: i for i, s in enumerate(self._switches, start=1)}
-        ids |= {h: i for i, h in enumerate(self._hosts, start=len(self._switches) + 1)}
-        links = self._number_links(ids)
-        self._check_hosts(links, ids)
-        with_hosts = {b for h in self._hosts for b in self._peers(h)}
+        switch_of = self._attach_hosts()
+        with_hosts = set(switch_of.values())
         nodes = [
-            Node(ids[name], name, kind or NodeKind(("spine", "leaf")[ids[name] in with_hosts]), pod)
-            for name, kind, pod in ((n, k, p) for n, k, p in self._switches)
+            Node(i, name, kind or (NodeKind.LEAF if name in with_hosts else NodeKind.SPINE), pod)
+            for i, (name, kind, pod) in enumerate(self._switches, start=1)
         ]
-        with_names = {ids[p] for h in self._hosts for p in self._peer_names(h)}
-        nodes = [
-            replace(n, kind=NodeKind.LEAF if n.id in with_names else NodeKind.SPINE)
-            if self._switches[n.id - 1][1] is None
-            else n
-            for n in nodes
-        ]
-        nodes += [Node(ids[h], h, NodeKind.HOST) for h in self._hosts]
-        return Topology(nodes, links)
+        first_host = len(nodes) + 1
+        nodes += [Node(i, h, NodeKind.HOST) for i, h in enumerate(self._hosts, start=first_host)]
+        return Topology(nodes, self._number_links({n.name: n.id for n in nodes}))
+
+    def _claim(self, name: str) -> None:
+        if not _NAME.match(name):
+            raise TopologyError(
+                f"node name {name!r} must be letters, digits, _ and . and start with a letter"
+            )
+        if name in self._names:
+            raise TopologyError(f"node name {name!r} is used twice")
+        self._names.add(name)
+
+    def _attach_hosts(self) -> dict[str, str]:
+        """Host name -> switch name, each host having exactly one link."""
+        peers: dict[str, list[str]] = {h: [] for h in self._hosts}
+        for a, b, _ in self._links:
+            for host, peer in ((a, b), (b, a)):
+                if host in peers:
+                    peers[host].append(peer)
+        per_switch: dict[str, int] = {}
+        for host, joined in peers.items():
+            if not joined:
+                raise TopologyError(f"host {host!r} cannot be reached: it has no link")
+            if len(joined) > 1:
+                raise TopologyError(
+                    f"host {host!r} has {len(joined)} links, to {', '.join(joined)}; "
+                    "give it one (several rails are not supported)"
+                )
+            if joined[0] in peers:
+                raise TopologyError(f"host {host!r} is linked to host {joined[0]!r}, not a switch")
+            per_switch[joined[0]] = per_switch.get(joined[0], 0) + 1
+        for switch, count in per_switch.items():
+            if count > MAX_HOSTS_PER_SWITCH:
+                raise TopologyError(
+                    f"switch {switch!r} has {count} hosts, its /24 has room for "
+                    f"{MAX_HOSTS_PER_SWITCH}"
+                )
+        return {host: joined[0] for host, joined in peers.items()}
+
+    def _number_links(self, ids: Mapping[str, int]) -> list[Link]:
+        parallel: dict[tuple[str, str], int] = {}
+        for a, b, _ in self._links:
+            pair = (min(a, b), max(a, b))
+            parallel[pair] = parallel.get(pair, 0) + 1
+        seen: dict[tuple[str, str], int] = {}
+        ports = dict.fromkeys(ids, 0)
+        links = []
+        for link_id, (a, b, spec) in enumerate(self._links):
+            pair = (min(a, b), max(a, b))
+            seen[pair] = seen.get(pair, 0) + 1
+            name = f"{a}-{b}#{seen[pair]}" if parallel[pair] > 1 else f"{a}-{b}"
+            for end in (a, b):
+                ports[end] += 1
+                if ports[end] > MAX_PORTS:
+                    raise TopologyError(f"node {end!r} has more than {MAX_PORTS} links")
+            links.append(Link(link_id, name, ids[a], ports[a], ids[b], ports[b], spec))
+        return links
