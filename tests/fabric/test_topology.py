@@ -159,7 +159,7 @@ def test_names_are_checked_and_unique() -> None:
     build.switch("a")
     with pytest.raises(TopologyError, match="'a' is used twice"):
         build.host("a")
-    with pytest.raises(TopologyError, match="digits, _ and . and start with a letter"):
+    with pytest.raises(TopologyError, match="letters, digits, _ and"):
         build.switch("leaf-0")
 
 
