@@ -125,8 +125,12 @@ class CpValueSet(CpObject):
 
 @dataclass(frozen=True, slots=True)
 class CpControllerHeader(CpObject):
-    """A header with @controller_header; `name` is the annotation's string."""
+    """A header with @controller_header; `name` is the annotation's string.
 
+    `type_name` is the header type's control-plane name, from which p4c makes the id and aliases.
+    """
+
+    type_name: str = ""
     fields: tuple[CpParam, ...] = ()
 
 
@@ -134,7 +138,10 @@ class CpControllerHeader(CpObject):
 class ControlPlane:
     """All objects of a program, per kind, in the order p4c lists them.
 
-    `package_annotations` are those of `main` (@pkginfo, @brief …).
+    Objects marked @hidden are among them: they take part in ids and aliases. `package_annotations`
+    are those of `main` (@pkginfo, @brief …). `errors` are the program's error members in order.
+    `has_externs` tells that the program declares an extern instance by name or calls an extern
+    function in a control or action: p4c writes a (maybe empty) `type_info` then.
     """
 
     actions: list[CpAction] = field(default_factory=list)
@@ -146,3 +153,5 @@ class ControlPlane:
     value_sets: list[CpValueSet] = field(default_factory=list)
     controller_headers: list[CpControllerHeader] = field(default_factory=list)
     package_annotations: tuple[Annotation, ...] = ()
+    errors: tuple[str, ...] = ()
+    has_externs: bool = False

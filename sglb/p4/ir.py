@@ -455,13 +455,16 @@ class Emit(Stmt):
 class DataField:
     """One piece of a field list: `value` of `width` bits; `length` is set for a varbit (bits in use).
 
-    `signed` and `labels` only matter where the field is shown (log_msg, digests).
+    `valid` is the validity slot of the header that a field was named in, set in the lists of checksums
+    and of selector keys only: there BMv2 leaves out the fields of an invalid header (in `hash` lists
+    they count as zeros). `signed` only matters where the field is shown (log_msg).
     """
 
     value: Expr
     width: int
     length: Expr | None = None
     signed: bool = False
+    valid: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -473,11 +476,16 @@ class Extern(Stmt):
     clone, clone3, clone_preserving_field_list, resubmit, resubmit_preserving_field_list, recirculate,
     recirculate_preserving_field_list, truncate, verify_checksum, verify_checksum_with_payload,
     update_checksum, update_checksum_with_payload, Checksum16.get, assert, assume, log_msg.
-    `instance` indexes `Program.instances` where the op has one. `ins` are the plain inputs in parameter
-    order (enums as their index, e.g. HashAlgorithm), `outs` the results in order (a struct register has
-    one per leaf), `data` the field list where the op takes one, `text` the format of log_msg.
-    `algorithm` is the HashAlgorithm member's name for hash and checksums; `number` the compile-time
-    field list index or digest/clone selector. For old-style clone3/resubmit/recirculate(data), `data`
+    `instance` indexes `Program.instances` where the op has one (a digest's is its DIGEST instance).
+    `ins` are the plain inputs in parameter order, `outs` the results in order (a struct register has
+    one per leaf; so have its writes in `ins`, after the index), `data` the field list where the op
+    takes one, `text` the format of log_msg. Not among `ins` are what the other fields hold: the
+    HashAlgorithm, whose member's name is `algorithm`, and the field list index, `number`. So `ins` is
+    (base, max) for hash, (lo, hi) for random, (index,) for counters and meters, (type, session) for
+    the three clones (type 0 is I2E), (condition, checksum) for verify_checksum, where the condition
+    includes the validity of the header that holds the checksum, and (condition,) for update_checksum.
+    direct_counter.count and direct_meter.read do nothing by themselves: the table's apply counts, and
+    leaves the colour in `Table.meter_result`. For old-style clone3/resubmit/recirculate(data), `data`
     holds what is preserved and `preserved` the slots it came from.
     """
 
