@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from sglb.p4 import ast
-from sglb.p4.source import P4Error
+from sglb.p4.sourcemap import P4Warning
 from sglb.p4.types import Type
 
 #: A compile-time value: int for int/bit/int<W>/serializable enums, errors (index) and enum members
@@ -83,10 +83,12 @@ class Checked:
     refs: dict[int, ast.Node] = field(default_factory=dict)
     #: id(TypeRef) -> the type it denotes.
     typerefs: dict[int, Type] = field(default_factory=dict)
-    #: id(Call) -> how it resolved.
+    #: id(Call) -> how it resolved. Also id(Instance) -> its constructor call, and id(ActionRef) -> the
+    #: arguments it binds (only the bound parameters for one in a table's `actions`; all in an entry).
     calls: dict[int, CallInfo] = field(default_factory=dict)
     #: Every error constant, core.p4's first.
     errors: tuple[str, ...] = ()
     #: The package instance `main`, None for a library without one.
     main: ast.Instance | None = None
-    warnings: list[P4Error] = field(default_factory=list)
+    #: Shared with the SourceMap: the parser's warnings first.
+    warnings: list[P4Warning] = field(default_factory=list)
