@@ -484,6 +484,8 @@ class Extern(Stmt):
     (base, max) for hash, (lo, hi) for random, (index,) for counters and meters, (type, session) for
     the three clones (type 0 is I2E), (condition, checksum) for verify_checksum, where the condition
     includes the validity of the header that holds the checksum, and (condition,) for update_checksum.
+    `outs` of mark_to_drop are the egress_spec and mcast_grp it writes (511 and 0), which need not be the
+    real ones: a program may call it on a copy of standard_metadata.
     direct_counter.count and direct_meter.read do nothing by themselves: the table's apply counts, and
     leaves the colour in `Table.meter_result`. For old-style clone3/resubmit/recirculate(data), `data`
     holds what is preserved and `preserved` the slots it came from.
@@ -568,7 +570,8 @@ class State:
 class Proc:
     """A control's apply body, an action or a function (`body`), or a parser (`states`, 0 is start).
 
-    `kind` is "control", "action", "function" or "parser".
+    `kind` is "control", "action", "function" or "parser". A parser's `body` runs once before its start
+    state: it resets out parameters and initialises the parser's variables.
     """
 
     name: str
