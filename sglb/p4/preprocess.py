@@ -1,0 +1,451 @@
+"""The C preprocessor for P4: files in, tokens out, every token where the user wrote it.
+
+Works on tokens throughout, so strings (the multi-line ones of annotations too) stay untouched and no
+column is lost. Directives: include, define, undef, if, ifdef, ifndef, elif, elifdef, elifndef, else,
+endif, error, warning, line, pragma (ignored). Macros: see `sglb.p4.macros`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from sglb.p4.ifexpr import evaluate
+from sglb.p4.lexer import IDENTIFIER, NUMBER, STRING, Scanner, Token, scan_all, unquote
+from sglb.p4.macros import PASTE, STRINGIFY, Expander, Macro, TokenReader
+from sglb.p4.source import P4Error, Span
+from sglb.p4.sourcemap import BUILTIN_DIR, SourceMap
+
+#: core.p4, v1model.p4 and whatever else comes with the compiler.
+INCLUDE_DIR: Final = Path(__file__).parent / "include"
+
+MAX_INCLUDE_DEPTH: Final = 64
+MAX_INCLUDES: Final = 10_000
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RESERVED: Final = frozenset({"defined", "__LINE__", "__FILE__", "__VA_ARGS__"})
+
+
+@dataclass(slots=True)
+class _Conditional:
+    """An open `#if`: `taken` once one of its branches was, `after_else` once `#else` came."""
+
+    span: Span
+    taken: bool
+    after_else: bool = False
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    scanner: Scanner
+    path: Path | None  # None for text that is in no file
+    conditionals: list[_Conditional] = field(default_factory=list)
+
+
+def _error(message: str, span: Span, hint: str = "") -> P4Error:
+    return P4Error(message, span, hint=hint, phase="preprocess")
+
+
+class Preprocessor:
+    """Turns one program text and its includes into expanded tokens; `tokens()` may be called once."""
+
+    def __init__(
+        self,
+        text: str,
+        filename: str,
+        *,
+        include_dirs: Sequence[Path] = (),
+        defines: Mapping[str, str] | None = None,
+    ) -> None:
+        self.sources = SourceMap(filename)
+        self._include_dirs = tuple(include_dirs)
+        self._expander = Expander()
+        self._stack: list[_OpenFile] = []
+        self._includes = 0
+        self._directives: dict[str, Callable[[Token], None]] = {
+            "include": self._include,
+            "define": self._define,
+            "undef": self._undef,
+            "if": self._if,
+            "ifdef": lambda token: self._ifdef(token, True),
+            "ifndef": lambda token: self._ifdef(token, False),
+            "elif": self._alternative,
+            "elifdef": self._alternative,
+            "elifndef": self._alternative,
+            "else": self._alternative,
+            "endif": self._endif,
+            "error": self._user_error,
+            "warning": self._user_warning,
+            "line": self._line,
+            "pragma": lambda _: self._ignore_line(),
+        }
+        for name, value in (defines or {}).items():
+            self._define_from_outside(name, value)
+        self._end = Span(filename, 1, 1)
+        self._open(text, filename, Path(filename))
+
+    def tokens(self) -> list[Token]:
+        """All tokens of the program, macros expanded.
+
+        Raises `P4Error` (phase "preprocess" or "lex") at the first thing that is wrong.
+        """
+        reader = TokenReader(self._raw)
+        out: list[Token] = []
+        following = self._expander.next
+        while token := following(reader):
+            out.append(token)
+        return out
+
+    @property
+    def end(self) -> Span:
+        """Where the program's own file ends, once `tokens()` has run."""
+        return self._end
+
+    # --- files ------------------------------------------------------------------------------------
+
+    def _open(self, text: str, name: str, path: Path | None) -> None:
+        text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+        self.sources.add(name, text)
+        self._stack.append(_OpenFile(Scanner(text, name), path))
+
+    def _raw(self) -> Token | None:
+        """The next token of the innermost open file, directives obeyed on the way."""
+        while self._stack:
+            current = self._stack[-1]
+            token = current.scanner.next()
+            if token is None:
+                if current.conditionals:
+                    raise _error("this #if has no #endif", current.conditionals[-1].span)
+                self._end = current.scanner.here()
+                self._stack.pop()
+            elif token.kind == "#" and token.first:
+                self._directive()
+            else:
+                return token
+        return None
+
+    @property
+    def _scanner(self) -> Scanner:
+        return self._stack[-1].scanner
+
+    def _rest_tokens(self) -> list[Token]:
+        """The tokens left on the directive's line."""
+        out: list[Token] = []
+        while token := self._scanner.next(within_line=True):
+            if token.kind == STRING and "\n" in token.text.replace("\\\n", ""):
+                raise _error("this string is not closed on the directive's line", token.span)
+            out.append(token)
+        return out
+
+    def _directive(self) -> None:
+        scanner = self._scanner
+        word = scanner.next(within_line=True)
+        if word is None:
+            return
+        if word.kind == NUMBER:  # a line marker, as C preprocessors print them
+            self._set_line(word, [word, *self._rest_tokens()], marker=True)
+            return
+        handler = self._directives.get(word.text)
+        if handler is None:
+            near = difflib.get_close_matches(word.text, sorted(self._directives), 1)
+            raise _error(
+                f"unknown directive #{word.text}",
+                word.span,
+                f"did you mean #{near[0]}?" if near else "",
+            )
+        handler(word)
+        while scanner.next(within_line=True):
+            pass
+
+    def _include(self, word: Token) -> None:
+        scanner = self._scanner
+        span = scanner.here()
+        written = scanner.rest_of_line()
+        if not written.startswith(("<", '"')):
+            like = Token("", "", span.file, span.line, span.column, len(written) or 1)
+            tokens = self._expander.expand(scan_all(written, like)) if written else []
+            written = "".join((" " if t.space and i else "") + t.text for i, t in enumerate(tokens))
+        found = re.match(r'"([^"]*)"|<([^>]*)>', written)
+        if not found or not (found.group(1) or found.group(2)):
+            raise _error(
+                "#include needs a file", word.span, 'write #include <core.p4> or "file.p4"'
+            )
+        quoted = found.group(1) is not None
+        name = found.group(1) if quoted else found.group(2)
+        shown = Span(word.file, word.line, word.column, len("include"))
+        searched = self._search_path(quoted)
+        for directory, label in searched:
+            path = directory / name
+            if "\0" not in name and path.is_file():
+                self._enter(path, f"{label}/{name}" if label else str(path), shown)
+                return
+        places = ", ".join(label or str(directory) for directory, label in searched)
+        raise _error(
+            f"cannot find '{name}'", shown, f"searched in {places}; add a directory with -I"
+        )
+
+    def _search_path(self, quoted: bool) -> list[tuple[Path, str]]:
+        """Directories to search, each with the name to show for it ("" for its own)."""
+        out: list[tuple[Path, str]] = []
+        current = self._stack[-1].path
+        if quoted and current is not None and current.parent != INCLUDE_DIR:
+            out.append((current.parent, ""))
+        out.extend((directory, "") for directory in self._include_dirs)
+        out.append((INCLUDE_DIR, BUILTIN_DIR))
+        return out
+
+    def _enter(self, path: Path, name: str, span: Span) -> None:
+        self._includes += 1
+        if len(self._stack) >= MAX_INCLUDE_DEPTH or self._includes > MAX_INCLUDES:
+            raise self._loop(path, span)
+        try:
+            text = path.read_bytes().decode("utf-8")
+        except OSError as error:
+            raise _error(f"cannot read '{name}': {error.strerror}", span) from error
+        except UnicodeDecodeError as error:
+            raise _error(
+                f"'{name}' is not UTF-8 text (byte {error.start})", span, "save it as UTF-8"
+            ) from error
+        self._open(text, name, path)
+
+    def _loop(self, path: Path, span: Span) -> P4Error:
+        names = [f.path.name for f in self._stack if f.path is not None]
+        if path.name in names:
+            start = len(names) - 1 - names[::-1].index(path.name)
+            cycle = " -> ".join([*names[start:], path.name])
+            hint = f"{cycle}; guard the file with #ifndef ... #define ... #endif"
+        else:
+            hint = "guard the files with #ifndef ... #define ... #endif"
+        return _error(f"includes go round in circles or too deep ('{path.name}')", span, hint)
+
+    # --- macros -----------------------------------------------------------------------------------
+
+    def _define_from_outside(self, name: str, value: str) -> None:
+        place = Token("", "", "<command line>", 1, 1, max(1, len(name)))
+        if not _NAME.fullmatch(name) or name in _RESERVED:
+            raise _error(f"'{name}' cannot be defined as a macro", place.span, "use a plain name")
+        self.sources.add(place.file, f"{name}={value}")
+        body = tuple(scan_all(value, place))
+        self._expander.macros[name] = Macro(name, place.span, body)
+
+    def _macro_name(self, directive: Token) -> Token:
+        token = self._scanner.next(within_line=True)
+        if token is None:
+            raise _error(f"#{directive.text} needs a name", directive.span)
+        if token.kind != IDENTIFIER or (
+            token.text in _RESERVED and directive.text in ("define", "undef")
+        ):
+            raise _error(f"'{token.text}' cannot be a macro's name", token.span)
+        return token
+
+    def _define(self, word: Token) -> None:
+        name = self._macro_name(word)
+        tokens = self._rest_tokens()
+        params: tuple[str, ...] | None = None
+        variadic = False
+        if tokens and tokens[0].kind == "(" and not tokens[0].space:
+            params, variadic, tokens = self._parameters(name, tokens)
+        body = self._body(tokens, params)
+        macro = Macro(name.text, name.span, body, params, variadic)
+        old = self._expander.macros.get(name.text)
+        if old is not None and not old.same_as(macro):
+            self.sources.warn(
+                f"macro '{name.text}' is defined anew (before: {old.span})", name.span
+            )
+        self._expander.macros[name.text] = macro
+
+    def _parameters(
+        self, name: Token, tokens: list[Token]
+    ) -> tuple[tuple[str, ...], bool, list[Token]]:
+        params: list[str] = []
+        variadic = False
+        closing = next((i for i, t in enumerate(tokens) if t.kind == ")"), None)
+        if closing is None:
+            raise _error(f"the parameters of macro '{name.text}' are never closed", name.span)
+        inside = tokens[1:closing]
+        while inside and not variadic:
+            token = inside.pop(0)
+            if token.kind == "...":
+                variadic = True
+                params.append("__VA_ARGS__")
+            elif token.kind == IDENTIFIER and token.text not in params:
+                params.append(token.text)
+                if inside and inside[0].kind == "...":
+                    inside.pop(0)
+                    variadic = True
+            else:
+                raise _error(f"'{token.text}' cannot be a parameter here", token.span)
+            if inside and (inside.pop(0).kind != "," or not inside or variadic):
+                raise _error(
+                    f"the parameters of macro '{name.text}' are malformed",
+                    name.span,
+                    "write #define F(a, b) or #define F(a, ...)",
+                )
+        return tuple(params), variadic, tokens[closing + 1 :]
+
+    def _body(self, tokens: list[Token], params: tuple[str, ...] | None) -> tuple[Token, ...]:
+        for index, token in enumerate(tokens):
+            following = tokens[index + 1] if index + 1 < len(tokens) else None
+            if token.kind == "##":
+                if index == 0 or following is None:
+                    raise _error("'##' needs a token on both sides", token.span)
+                token.kind = PASTE
+            elif token.kind == "#" and params is not None:
+                if following is None or following.text not in params:
+                    raise _error("'#' needs a parameter of the macro after it", token.span)
+                token.kind = STRINGIFY
+        if tokens:
+            tokens[0].space = False
+        return tuple(tokens)
+
+    def _undef(self, word: Token) -> None:
+        self._expander.macros.pop(self._macro_name(word).text, None)
+
+    # --- conditions -------------------------------------------------------------------------------
+
+    def _if(self, word: Token) -> None:
+        self._branch(_Conditional(word.span, False), self._condition(word))
+
+    def _ifdef(self, word: Token, wanted: bool) -> None:
+        self._branch(_Conditional(word.span, False), self._is_defined(word) is wanted)
+
+    def _is_defined(self, word: Token) -> bool:
+        name = self._macro_name(word).text
+        return name in self._expander.macros or name in ("__LINE__", "__FILE__")
+
+    def _condition(self, word: Token) -> bool:
+        tokens = self._replace_defined(self._rest_tokens())
+        if not tokens:
+            raise _error(f"#{word.text} needs a condition", word.span)
+        return evaluate(self._expander.expand(tokens), word.span)
+
+    def _replace_defined(self, tokens: list[Token]) -> list[Token]:
+        out: list[Token] = []
+        rest = iter(tokens)
+        for token in rest:
+            if token.kind != IDENTIFIER or token.text != "defined":
+                out.append(token)
+                continue
+            name = next(rest, None)
+            if name is not None and name.kind == "(":
+                name = next(rest, None)
+                closing = next(rest, None)
+                if closing is None or closing.kind != ")":
+                    raise _error("'defined(' needs a name and ')'", token.span)
+            if name is None or name.kind != IDENTIFIER:
+                raise _error("'defined' needs a name", token.span)
+            known = name.text in self._expander.macros or name.text in ("__LINE__", "__FILE__")
+            token.kind, token.text = NUMBER, str(int(known))
+            out.append(token)
+        return out
+
+    def _branch(self, conditional: _Conditional, live: bool) -> None:
+        """Open a conditional; when its condition is false, go on to the branch that holds."""
+        conditional.taken = live
+        self._stack[-1].conditionals.append(conditional)
+        if not live:
+            self._skip()
+
+    def _alternative(self, word: Token) -> None:
+        """`#else` or `#elif` after a branch that was taken."""
+        conditional = self._innermost(word)
+        self._note_alternative(word, conditional)
+        self._skip()
+
+    def _innermost(self, word: Token) -> _Conditional:
+        conditionals = self._stack[-1].conditionals
+        if not conditionals:
+            raise _error(f"#{word.text} without #if", word.span)
+        return conditionals[-1]
+
+    def _note_alternative(self, word: Token, conditional: _Conditional) -> None:
+        if conditional.after_else:
+            raise _error(
+                f"#{word.text} after #else", word.span, f"the #if stands at {conditional.span}"
+            )
+        conditional.after_else = word.text == "else"
+
+    def _endif(self, word: Token) -> None:
+        self._innermost(word)
+        self._stack[-1].conditionals.pop()
+
+    def _skip(self) -> None:
+        """Skip to the branch of the innermost conditional that holds, or to its end."""
+        conditional = self._stack[-1].conditionals[-1]
+        depth = 0
+        while self._scanner.skip_to_directive():
+            word = self._scanner.next(within_line=True)
+            if word is None:
+                continue
+            if word.text in ("if", "ifdef", "ifndef"):
+                depth += 1
+            elif word.text == "endif" and depth:
+                depth -= 1
+            elif depth == 0 and word.text == "endif":
+                self._stack[-1].conditionals.pop()
+                return
+            elif depth == 0 and word.text in ("else", "elif", "elifdef", "elifndef"):
+                self._note_alternative(word, conditional)
+                if not conditional.taken and self._holds(word):
+                    conditional.taken = True
+                    return
+            self._scanner.rest_of_line()
+        raise _error("this #if has no #endif", conditional.span)
+
+    def _holds(self, word: Token) -> bool:
+        if word.text == "else":
+            return True
+        if word.text == "elif":
+            return self._condition(word)
+        return self._is_defined(word) is (word.text == "elifdef")
+
+    # --- the rest ---------------------------------------------------------------------------------
+
+    def _user_error(self, word: Token) -> None:
+        raise _error(f"#error {self._scanner.rest_of_line()}", word.span)
+
+    def _user_warning(self, word: Token) -> None:
+        self.sources.warn(f"#warning {self._scanner.rest_of_line()}", word.span)
+
+    def _ignore_line(self) -> None:
+        self._scanner.rest_of_line()
+
+    def _line(self, word: Token) -> None:
+        self._set_line(word, self._expander.expand(self._rest_tokens()), marker=False)
+
+    def _set_line(self, word: Token, tokens: list[Token], *, marker: bool) -> None:
+        well_formed = (
+            bool(tokens)
+            and tokens[0].kind == NUMBER
+            and tokens[0].text.isdigit()
+            and len(tokens[0].text) < 10
+            and (len(tokens) == 1 or tokens[1].kind == STRING)
+            and (len(tokens) <= 2 or marker)
+        )
+        if not well_formed:
+            raise _error("#line needs a number, then maybe a file name in quotes", word.span)
+        scanner = self._scanner
+        number = int(tokens[0].text)
+        if len(tokens) > 1:
+            scanner.file = unquote(tokens[1].text)
+        next_physical = scanner.physical_line + 1
+        scanner.line_shift = number - next_physical
+        self.sources.add_alias(scanner.file, number, scanner.text, next_physical)
+
+
+def read_program(path: Path) -> str:
+    """Text of a program file; raises `P4Error` where it cannot be read or isn't UTF-8."""
+    place = Span(os.fspath(path), 1, 1)
+    try:
+        return path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise _error(f"cannot read the program: {error.strerror}", place) from error
+    except UnicodeDecodeError as error:
+        raise _error(
+            f"the program is not UTF-8 text (byte {error.start})", place, "save it as UTF-8"
+        ) from error
