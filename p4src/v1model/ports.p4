@@ -1,0 +1,69 @@
+// What a port is, and what it says of itself: events and timers. SPDX-License-Identifier: Apache-2.0
+
+control Ports(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {
+    lanes_t down = 0;
+
+    action set_switch(bit<32> node_id, bit<16> incarnation, bit<32> hash_seed) {
+        meta.node_id = node_id;
+        meta.incarnation = incarnation;
+        meta.hash_seed = hash_seed;
+    }
+
+    table switch_info {
+        actions = { set_switch; @defaultonly NoAction; }
+        default_action = NoAction();
+        size = 1;
+    }
+
+    action set_fabric(bit<32> neighbour, bit<16> incarnation, bit<5> bank, bit<8> lane_shift,
+                      bit<16> subject) {
+        meta.fabric = true;
+        meta.neighbour = neighbour;
+        meta.neighbour_incarnation = incarnation;
+        meta.bank = bank;
+        meta.lane_shift = lane_shift;
+        meta.port_subject = subject;
+    }
+
+    // Fabric ports; any other is a host port.
+    table ports {
+        key = { meta.port: exact @name("port"); }
+        actions = { set_fabric; @defaultonly NoAction; }
+        default_action = NoAction();
+        size = PORTS;
+    }
+
+    apply {
+        switch_info.apply();
+
+        meta.port = sm.ingress_port;
+        if (hdr.event.isValid()) {
+            meta.port = hdr.event.port;
+        } else if (hdr.set.isValid() && sm.ingress_port == CPU_PORT) {
+            meta.port = hdr.set.port[8:0];
+        }
+        ports.apply();
+
+        if (hdr.event.isValid()) {
+            meta.done = true;
+            if (sm.ingress_port != EVENT_PORT && sm.ingress_port != CPU_PORT) {
+                mark_to_drop(sm);
+            } else if (hdr.event.app_id == APP_PORT_EVENT) {
+                // Up does not clear the lane: the route is restored first, then the agent does (SET_LINK).
+                if (hdr.event.status == 0 && meta.fabric) {
+                    local_down.read(down, (bit<32>)meta.bank);
+                    down = down | (128w0x80 << meta.lane_shift);
+                    local_down.write((bit<32>)meta.bank, down);
+                }
+                meta.subject = meta.port_subject;
+                meta.reason = REASON_PORT_EVENT;
+                sm.egress_spec = CPU_PORT;
+                sm.priority = 7;
+            } else {
+                meta.timer = hdr.event.app_id;
+                sm.mcast_grp = FABRIC_GROUP;
+                sm.priority = 7;
+            }
+        }
+    }
+}

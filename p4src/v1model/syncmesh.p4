@@ -1,0 +1,143 @@
+// SyncMesh frames that come in. SPDX-License-Identifier: Apache-2.0
+
+control SyncMesh(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {
+    // The origin's incarnation ++ sequence number that came last on a port.
+    register<bit<48>>(PORTS) last_seen;
+
+    counter(8, CounterType.packets) sync_in;
+    const bit<32> TAKEN = 0;
+    const bit<32> FROM_HOST = 1;
+    const bit<32> UNKNOWN_ORIGIN = 2;
+    const bit<32> OLD_INCARNATION = 3;
+    const bit<32> OLD_SEQUENCE = 4;
+    const bit<32> NO_PROFILE = 5;
+    const bit<32> MALFORMED = 6;
+
+    bit<48> last = 0;
+    bit<32> ahead = 0;
+    lanes_t codes = 0;
+    lanes_t down = 0;
+    lanes_t bit_of_lane = 0;
+    bit<8> code = 0;
+    bit<32> vector = 0;
+
+    profile_t profile = 0;
+    lanes_t reach = 0;
+    bool exclusive = false;
+
+    action refuse(bit<32> why) {
+        sync_in.count(why);
+        mark_to_drop(sm);
+    }
+
+    action set_profile(bit<6> index, bit<128> lanes, bit<1> alone, bit<16> relay) {
+        profile = index;
+        reach = lanes;
+        exclusive = (alone == 1);
+        meta.subject = relay;
+    }
+
+    // The profile that holds the quality toward a destination: `lanes` the members that reach it,
+    // `alone` whether every destination of the profile fails together (else "down" becomes "worst"),
+    // `relay` the subject whose announcement depends on it.
+    table profiles {
+        key = { hdr.note.subject: exact @name("subject"); }
+        actions = { set_profile; @defaultonly NoAction; }
+        default_action = NoAction();
+        size = DESTINATIONS;
+    }
+
+    action write_code() {
+        vector = (bit<32>)(profile ++ meta.bank);
+        remote_codes.read(codes, vector);
+        codes = (codes & ~(128w0xff << meta.lane_shift)) | ((bit<128>)code << meta.lane_shift);
+        remote_codes.write(vector, codes);
+    }
+
+    action to_agent(bit<7> reason) {
+        meta.reason = reason;
+        sm.egress_spec = CPU_PORT;
+        sm.priority = 7;
+    }
+
+    apply {
+        meta.done = true;
+        bit_of_lane = 128w0x80 << meta.lane_shift;
+
+        if (sm.ingress_port == CPU_PORT) {
+            // The switch's own agent.
+            if (!hdr.set.isValid() || !meta.fabric) {
+                refuse(MALFORMED);
+            } else if (hdr.set.what == SET_REMOTE) {
+                profile = hdr.set.profile[5:0];
+                code = hdr.set.code & 0xf;
+                write_code();
+                meta.subject = hdr.set.subject;
+                to_agent(REASON_SET);
+            } else {
+                local_down.read(down, (bit<32>)meta.bank);
+                if (hdr.set.code == CODE_DOWN) {
+                    down = down | bit_of_lane;
+                } else {
+                    down = down & ~bit_of_lane;
+                    beat_seen.write((bit<32>)meta.port, sm.ingress_global_timestamp);
+                }
+                local_down.write((bit<32>)meta.bank, down);
+                meta.subject = meta.port_subject;
+                to_agent(REASON_SET);
+            }
+        } else if (!meta.fabric) {
+            refuse(FROM_HOST);
+        } else if (hdr.sync.version != SYNC_VERSION || hdr.sync.origin != meta.neighbour) {
+            // An agent's HELLO is how a neighbour becomes known: the agent judges it by its tag.
+            if (hdr.sync.version == SYNC_VERSION && hdr.sync.type == SYNC_HELLO) {
+                sync_in.count(TAKEN);
+                to_agent(REASON_AGENT);
+            } else {
+                refuse(UNKNOWN_ORIGIN);
+            }
+        } else if (hdr.sync.type <= SYNC_BYE) {
+            sync_in.count(TAKEN);
+            to_agent(REASON_AGENT);
+        } else if (hdr.sync.incarnation != meta.neighbour_incarnation) {
+            refuse(OLD_INCARNATION);
+        } else {
+            last_seen.read(last, (bit<32>)sm.ingress_port);
+            ahead = hdr.sync.seq - last[31:0];
+            if (last[47:32] == hdr.sync.incarnation && (ahead == 0 || ahead[31:31] == 1)) {
+                refuse(OLD_SEQUENCE);
+            } else {
+                last_seen.write((bit<32>)sm.ingress_port, hdr.sync.incarnation ++ hdr.sync.seq);
+                if (hdr.sync.type == SYNC_BEAT) {
+                    sync_in.count(TAKEN);
+                    beat_seen.write((bit<32>)sm.ingress_port, sm.ingress_global_timestamp);
+                    local_down.read(down, (bit<32>)meta.bank);
+                    if (hdr.sync.flags[0:0] == 1 && (down & bit_of_lane) == 0) {
+                        // It no longer hears us: what we send there is lost.
+                        local_down.write((bit<32>)meta.bank, down | bit_of_lane);
+                        meta.subject = meta.port_subject;
+                        to_agent(REASON_BEAT);
+                    } else if ((down & bit_of_lane) != 0) {
+                        to_agent(REASON_BEAT);
+                    } else {
+                        mark_to_drop(sm);
+                    }
+                } else if (!hdr.note.isValid()) {
+                    refuse(MALFORMED);
+                } else {
+                    if (profiles.apply().hit && (reach & bit_of_lane) != 0) {
+                        sync_in.count(TAKEN);
+                        code = hdr.note.code & 0xf;
+                        if (code == CODE_DOWN && !exclusive) {
+                            code = CODE_WORST;
+                        }
+                        write_code();
+                        to_agent(REASON_NOTE);
+                    } else {
+                        refuse(NO_PROFILE);
+                    }
+                }
+            }
+        }
+    }
+}
