@@ -81,20 +81,25 @@ header bth_h {
     bit<24> psn;
 }
 
-// What the packet generator puts in front of a port event or a timer packet. The layout follows the
-// packet-generator headers of Tofino (pipe and app, then port or batch, then packet id).
+// What the packet generator puts in front of a port event or a timer packet. Bytes 0 and 2 to 5 are
+// laid out as Tofino's generator does; byte 1, padding there, tells the kind and the port's state.
 header event_h {
-    bit<4>  pipe_id;
-    bit<4>  app_id;
-    bit<7>  reserved;
-    bit<9>  port;
+    bit<3>  pad1;
+    bit<2>  pipe_id;
+    bit<3>  app_id;
+    bit<4>  kind;
+    bit<3>  pad2;
+    bit<1>  up;
+    bit<16> port;        // of a port event; a timer's batch
     bit<16> packet_id;
-    bit<8>  status;      // port events: 0 down, 1 up
 }
 
-const bit<4> APP_PORT_EVENT    = 0;
-const bit<4> APP_QUALITY_TIMER = 1;
-const bit<4> APP_BEAT_TIMER    = 2;
+const bit<4> EVENT_OF_PORT  = 0;
+const bit<4> EVENT_OF_TIMER = 1;
+
+// Timer applications.
+const bit<3> APP_QUALITY_TIMER = 1;
+const bit<3> APP_BEAT_TIMER    = 2;
 
 @controller_header("packet_in")
 header packet_in_h {

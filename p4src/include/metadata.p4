@@ -51,7 +51,7 @@ struct metadata_t {
     // For egress: a packet-in's reason, and the subject whose announcement may have changed.
     bit<7>    reason;
     subject_t subject;
-    bit<4>    timer;         // app id of a timer packet, 0 none
+    bit<3>    timer;         // app id of a timer packet, 0 none
 
     // A notification on its way out.
     @field_list(NOTE_LIST)

@@ -37,8 +37,8 @@ control Ports(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         switch_info.apply();
 
         meta.port = sm.ingress_port;
-        if (hdr.event.isValid()) {
-            meta.port = hdr.event.port;
+        if (hdr.event.isValid() && hdr.event.kind == EVENT_OF_PORT) {
+            meta.port = hdr.event.port[8:0];
         } else if (hdr.set.isValid() && sm.ingress_port == CPU_PORT) {
             meta.port = hdr.set.port[8:0];
         }
@@ -48,9 +48,9 @@ control Ports(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
             meta.done = true;
             if (sm.ingress_port != EVENT_PORT && sm.ingress_port != CPU_PORT) {
                 mark_to_drop(sm);
-            } else if (hdr.event.app_id == APP_PORT_EVENT) {
+            } else if (hdr.event.kind == EVENT_OF_PORT) {
                 // Up does not clear the lane: the route is restored first, then the agent does (SET_LINK).
-                if (hdr.event.status == 0 && meta.fabric) {
+                if (hdr.event.up == 0 && meta.fabric) {
                     local_down.read(down, (bit<32>)meta.bank);
                     down = down | (128w0x80 << meta.lane_shift);
                     local_down.write((bit<32>)meta.bank, down);
