@@ -20,10 +20,13 @@ OTHER: Final = "other"
 EOF: Final = "end of file"
 
 KEYWORDS: Final = frozenset(
-    "abstract action actions apply bool bit break const continue control default else entries enum "
-    "error exit extern false for header header_union if in inout int key list match_kind out parser "
-    "package priority return select state string struct switch table this transition true tuple "
-    "type typedef varbit value_set void _".split()
+    re.findall(
+        r"\w+",
+        """abstract action actions apply bool bit break const continue control default else entries
+        enum error exit extern false for header header_union if in inout int key list match_kind out
+        parser package priority return select state string struct switch table this transition true
+        tuple type typedef varbit value_set void _""",
+    )
 )
 
 #: Keywords that are names wherever their own construct cannot stand.
@@ -66,8 +69,8 @@ MAX_DIGITS: Final = 4000
 class Token:
     """One token, where the user wrote it (for text out of a macro: where the macro was used).
 
-    `space` tells that white space stands before it, `first` that it opens a line, `hidden` the macros
-    that may no longer expand it, `macro` the definition it came out of ("" when written directly).
+    `space` tells that white space stands before it, `first` that it opens a line, `hidden` the
+    macros that may no longer expand it, `macro` the one it came out of ("" when written directly).
     """
 
     kind: str
@@ -114,7 +117,7 @@ class Scanner:
         return Span(self.file, self._line + self.line_shift, column, length)
 
     def next(self, *, within_line: bool = False) -> Token | None:
-        """The next token; None at the end of the file (or, `within_line`, of the line, kept unread)."""
+        """The next token; None at the end of the file or, `within_line`, before the line's end."""
         text, space = self.text, False
         match = MASTER.match
         while found := match(text, self._position):
@@ -178,7 +181,7 @@ class Scanner:
         return found.group().replace("\\\n", " ").strip()
 
     def skip_to_directive(self) -> Token | None:
-        """Skip lines up to the next one that opens with `#`, past it; None at the end of the file."""
+        """Skip to the next line that opens with `#`, past the `#`; None at the end of the file."""
         text, first = self.text, self._first
         while found := _SKIP.match(text, self._position):
             piece = found.group()
@@ -195,8 +198,9 @@ class Scanner:
 
 _REST: Final = re.compile(r"(?:\\\n|[^\n])*+")
 _SKIP: Final = re.compile(
-    r"""//(?:\\\n|[^\n])*+|/\*(?:.*?\*/|.*)|"(?:[^"\\\n]|\\.)*+"|\n|\#|[ \t\r\f\v]+|[^/"\n\#\s]+|.""",
-    re.DOTALL,
+    r"""//(?:\\\n|[^\n])*+|/\*(?:.*?\*/|.*)|"(?:[^"\\\n]|\\.)*+"
+      |\n|\#|[\ \t\r\f\v]+|[^/"\n\#\s]+|.""",
+    re.VERBOSE | re.DOTALL,
 )
 
 

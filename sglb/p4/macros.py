@@ -1,6 +1,6 @@
-"""Macro definitions and their expansion, by hide sets (D. Prosser's algorithm behind the C standard).
+"""Macro definitions, and their expansion by hide sets (the algorithm behind the C standard).
 
-Every expanded token stands where the user invoked the macro, and remembers which macro it came from.
+Every expanded token stands where the user invoked the macro, and remembers which one it came from.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ STRINGIFY: Final = "stringify"
 class Macro:
     """`#define name body`, or with `params` (a tuple, maybe empty) `#define name(params) body`.
 
-    `variadic` tells that the last of `params` takes all remaining arguments. In `body`, the operators
-    have the kinds PASTE and STRINGIFY.
+    `variadic` tells that the last of `params` takes all remaining arguments. In `body`, the
+    operators have the kinds PASTE and STRINGIFY.
     """
 
     name: str

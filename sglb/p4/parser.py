@@ -1,14 +1,15 @@
 """The parser of P4_16: source text to syntax tree, by recursive descent.
 
-The grammar of the specification (version 1.2.5) needs to know which names are types, so scopes of names
-are kept while parsing. Layers: `parser_core` (cursor, scopes, errors), `parser_types`, `parser_exprs`,
-`parser_stmts`, `parser_tables`, and here the top-level declarations.
+The grammar of the specification (version 1.2.5) needs to know which names are types, so scopes of
+names are kept while parsing. Layers: `parser_core` (cursor, scopes, errors), `parser_types`,
+`parser_exprs`, `parser_stmts`, `parser_tables`, and here the top-level declarations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from sglb.p4 import ast
 from sglb.p4.lexer import EOF, NAME_KINDS, Token, classify
@@ -18,10 +19,15 @@ from sglb.p4.source import P4Error, P4Errors, Span
 from sglb.p4.sourcemap import SourceMap
 
 _Annotations = tuple[ast.Annotation, ...]
+_DERIVED: Final = ("struct", "header", "header_union", "enum")
 
 
 class Parser(TableParser):
     """Declarations of a whole program."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        super().__init__(tokens)
+        self._inline: list[ast.Decl] = []  # types declared inside the typedef being parsed
 
     def program(self) -> ast.SourceProgram:
         """Parse declarations up to the end of the file."""
@@ -30,7 +36,10 @@ class Parser(TableParser):
         while self.token.kind != EOF:
             if self.accept(";"):
                 continue
-            out.append(self.declaration())
+            made = self.declaration()
+            out.extend(self._inline)
+            self._inline.clear()
+            out.append(made)
         return ast.SourceProgram(span=start.span, decls=tuple(out))
 
     def declaration(self) -> ast.Decl:
@@ -69,10 +78,10 @@ class Parser(TableParser):
             "if": "statements stand inside a control, an action or a function",
             "}": "one '}' too many, here or further up",
         }
-        kind = self.token.kind
         shape = self.skip_type(0)
-        if shape is None or (kind in hints and self.peek(shape).kind not in NAME_KINDS | {"("}):
-            raise self.unexpected("expected a declaration", hints.get(kind, ""))
+        plausible = shape is not None and self.peek(shape).kind in NAME_KINDS | {"("}
+        if not plausible and not self.at_type():
+            raise self.unexpected("expected a declaration", hints.get(self.token.text, ""))
         with self.types_may_follow() as pending:
             result = self.type_ref()
         if self.token.kind == "(":
@@ -105,21 +114,23 @@ class Parser(TableParser):
         )
 
     def _typedef(self, annotations: _Annotations) -> ast.Decl:
-        """`typedef T name;` or `type T name;`, where T may be a struct declared on the spot."""
+        """`typedef T name;` or `type T name;`; a typedef's T may be declared on the spot."""
         is_new = self.advance().kind == "type"
-        if self.token.kind in ("struct", "header", "header_union", "enum"):
-            raise self.error(
-                "a type cannot be declared inside a typedef",
-                self.token.span,
-                "declare it first, then name it here",
-            )
-        kind = self.type_ref()
+        kind = (
+            self._inline_type() if self.token.kind in _DERIVED and not is_new else self.type_ref()
+        )
         name, kind = self.declarator(kind, "the new type's name")
         self.expect(";", "to end the type's declaration")
         self.declare_type(name.text)
         return ast.TypedefDecl(
             span=name.span, name=name.text, annotations=annotations, type=kind, is_new=is_new
         )
+
+    def _inline_type(self) -> ast.TypeRef:
+        declare = self._enum if self.token.kind == "enum" else self._struct
+        made = declare(())
+        self._inline.append(made)
+        return ast.NamedType(span=made.span, name=made.name)
 
     def _struct(self, annotations: _Annotations) -> ast.Decl:
         kind = self.advance().kind
@@ -408,21 +419,19 @@ def parse_program(
 ) -> tuple[ast.SourceProgram, SourceMap]:
     """Preprocess and parse a program.
 
-    `filename` names the text in diagnostics, and its directory is where `#include "…"` looks first; then
-    come `include_dirs` and the compiler's own core.p4 and v1model.p4. `defines` are macros, as -D gives
-    them. The `SourceMap` has the source lines and the warnings.
+    `filename` names the text in diagnostics, and its directory is where `#include "…"` looks first;
+    then come `include_dirs` and the compiler's own core.p4 and v1model.p4. `defines` are macros, as
+    -D gives them. The `SourceMap` has the source lines and the warnings.
 
-    Raises `P4Errors`, with the source line in each error: undeclared types are collected, anything else
-    ends the parse.
+    Raises `P4Errors`, with the source line in each error: undeclared types are collected, anything
+    else ends the parse.
     """
-    sources = SourceMap(filename)
-    sources.add(filename, text)
+    preprocessor = Preprocessor(text, filename, include_dirs=include_dirs, defines=defines)
+    sources = preprocessor.sources
     parser: Parser | None = None
     try:
-        preprocessor = Preprocessor(text, filename, include_dirs=include_dirs, defines=defines)
-        sources = preprocessor.sources
         tokens = [classify(token) for token in preprocessor.tokens()]
-        tokens.append(_closing(preprocessor.end))
+        tokens.append(_closing(tokens[-1].end_span() if tokens else Span(filename, 1, 1)))
         parser = Parser(tokens)
         program = parser.program()
     except P4Error as error:

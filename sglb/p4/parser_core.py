@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeVar
 
 from sglb.p4 import ast
 from sglb.p4.lexer import EOF, IDENTIFIER, KEYWORDS, NAME_KINDS, NUMBER, OTHER, STRING, Token
 from sglb.p4.source import P4Error, Span
+
+T = TypeVar("T")
 
 #: How deep expressions, statements and types may nest.
 MAX_NESTING: Final = 100
@@ -107,6 +109,15 @@ class ParserCore(ABC):
         after = self.peek()
         return self.token.kind == ">" and after.kind == second and not after.space
 
+    def separated(self, end: str, parse: Callable[[], T]) -> list[T]:
+        """Parse items with commas between them, up to a closing token that is left unread."""
+        out: list[T] = []
+        if self.token.kind != end:
+            out.append(parse())
+            while self.accept(","):
+                out.append(parse())
+        return out
+
     @contextmanager
     def nested(self) -> Iterator[None]:
         """Count one level of nesting, and refuse what goes too deep."""
@@ -192,6 +203,10 @@ class ParserCore(ABC):
                 return scope[name]
         return False
 
+    def is_declared(self, name: str) -> bool:
+        """Whether a name is known here, as whatever."""
+        return any(name in scope for scope in self._scopes)
+
     def at_type_name(self) -> bool:
         """Whether the current token (after a dot, maybe) is a declared type's name."""
         if self.token.kind == ".":
@@ -228,7 +243,7 @@ class ParserCore(ABC):
             hint = f"did you mean '{near[0]}'?" if near else "declare it before its first use"
         self.errors.append(
             self.error(f"the type '{token.text}' is not declared", token.span, hint)
-            if not any(token.text in scope for scope in self._scopes)
+            if not self.is_declared(token.text)
             else self.error(f"'{token.text}' is not a type", token.span, "a type must stand here")
         )
         if len(self.errors) >= MAX_ERRORS:

@@ -90,15 +90,16 @@ class ExpressionParser(TypeParser):
         return self.postfix()
 
     def _cast_type(self) -> ast.TypeRef | None:
-        """The type of a cast that starts here, its parentheses consumed; None where it is no cast."""
+        """The type of a cast that starts here, parentheses consumed; None where it is no cast."""
         after = self.skip_type(1)
         if after is None or self.peek(after).kind != ")":
             return None
         name = self.peek()
-        if name.kind in NAME_KINDS and not self.is_type(name.text):
-            # One name in parentheses: with an operand right after it, only a cast makes sense.
-            if after != 2 or not self._opens_operand(self.peek(3)):
-                return None
+        known = self.is_type(name.text) or (name.kind == "list" and after > 2)
+        # One unknown name in parentheses: only before an operand must it be a type.
+        alone = after == 2 and self._opens_operand(self.peek(3))
+        if name.kind in NAME_KINDS and not known and not alone:
+            return None
         self.advance()
         kind = self.type_ref()
         self.advance()
@@ -166,19 +167,18 @@ class ExpressionParser(TypeParser):
     def arguments(self) -> tuple[ast.Argument, ...]:
         """Parse `(value, name = value, _ …)`."""
         self.expect("(", "before the arguments")
-        out: list[ast.Argument] = []
-        while self.token.kind != ")":
-            start = self.token
-            name = None
-            if start.kind in NAME_KINDS and self.peek().kind == "=":
-                name = self.advance().text
-                self.advance()
-            value = None if self.accept("_") else self.expression()
-            out.append(ast.Argument(span=self.span_from(start), value=value, name=name))
-            if not self.accept(","):
-                break
+        out = self.separated(")", self._argument)
         self.expect(")", "to close the arguments")
         return tuple(out)
+
+    def _argument(self) -> ast.Argument:
+        start = self.token
+        name = None
+        if start.kind in NAME_KINDS and self.peek().kind == "=":
+            name = self.advance().text
+            self.advance()
+        value = None if self.accept("_") else self.expression()
+        return ast.Argument(span=self.span_from(start), value=value, name=name)
 
     # --- primary ----------------------------------------------------------------------------------
 
@@ -223,6 +223,8 @@ class ExpressionParser(TypeParser):
         hint = ""
         if token.kind == "=":
             hint = "'=' assigns; '==' compares"
+        elif token.kind in BASE_TYPE_KINDS:
+            hint = "a cast is written (bit<8>) x"
         raise self.unexpected("expected an expression", hint)
 
     def _number(self) -> ast.IntLit:
@@ -279,11 +281,7 @@ class ExpressionParser(TypeParser):
         if self.token.kind != "(" or not self._whole_parentheses():
             return (self.simple_keyset(),)
         self.advance()
-        out: list[ast.Expr] = []
-        while self.token.kind != ")":
-            out.append(self.simple_keyset())
-            if not self.accept(","):
-                break
+        out = self.separated(")", self.simple_keyset)
         if not out:
             raise self.unexpected("expected a key")
         self.expect(")", "to close the keys")

@@ -102,8 +102,8 @@ class StatementParser(ExpressionParser):
     def _at_declaration(self) -> bool:
         """Whether a variable or an instance is declared here.
 
-        `T.apply()` starts with a type and declares nothing; a name that is no type opens a declaration
-        only when what follows on its line makes no other sense.
+        `T.apply()` starts with a type and declares nothing; a name that is no type opens a
+        declaration only when what follows on its line makes no other sense.
         """
         if not (self.at_type() or self.token.kind in NAME_KINDS):
             return False
@@ -113,7 +113,7 @@ class StatementParser(ExpressionParser):
         if self.at_type():
             return self.peek(after).kind != "."
         following = self.peek(after)
-        if following.kind == "(":
+        if following.kind == "(" and not self.is_declared(self.token.text):
             closed = self._skip_brackets(after)
             following = self.peek(closed) if closed is not None else following
         return following.kind in NAME_KINDS and not following.first
@@ -196,7 +196,7 @@ class StatementParser(ExpressionParser):
         result: ast.TypeRef,
         pending: list[Token],
     ) -> ast.FunctionDecl:
-        """Parse a function from its name on; `pending` are names in `result` still to be declared."""
+        """Parse a function from its name on; `pending` are type names in `result` to settle."""
         with self.scope():
             signature = self.signature(annotations, result, pending)
             body = self.block("to open the function's body")
@@ -250,7 +250,7 @@ class StatementParser(ExpressionParser):
             raise self.unexpected("expected '=' or a call", "write x = x + 1 to count up")
         if isinstance(target, ast.Name) and self.token.kind == ";":
             raise self.error(
-                f"'{target.name}' alone is no statement", target.span, "to call it, write ()"
+                f"'{target.name}' alone is no statement", target.span, "a call needs ()"
             )
         raise self.unexpected("expected '=' or a call")
 
@@ -348,18 +348,17 @@ class StatementParser(ExpressionParser):
 
     def _for_in(self, start: Token) -> ast.ForIn | None:
         """The rest of `for (type name in collection) body`; None where it is the other form."""
-        annotated = self.token.kind == "@"
-        ahead = 0 if self.peek().kind == "in" else self.skip_type(0)
-        is_iteration = ahead is not None and self.peek(ahead + 1).kind == "in"
-        if annotated or not is_iteration or self.peek(ahead or 0).kind not in NAME_KINDS:
+        ahead = self.skip_type(0)
+        if ahead is not None and self.peek(ahead).kind == "in":
+            raise self.unexpected("expected the loop variable's type", "for (bit<8> i in …)")
+        if ahead is None or self.peek(ahead + 1).kind != "in":
             return None
-        kind = self.type_ref() if ahead else None
+        kind = self.type_ref()
         name = self.name("the loop variable's name")
         self.expect("in", "and what to go through")
         collection = self.simple_keyset()
         self.expect(")", "to close the loop's head")
-        if kind is not None:
-            self.declare_object(name.text)
+        self.declare_object(name.text)
         body = self._body(in_state=False)
         return ast.ForIn(
             span=start.span, type=kind, name=name.text, collection=collection, body=body

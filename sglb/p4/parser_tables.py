@@ -61,7 +61,11 @@ class TableParser(StatementParser):
     def _property(self, parts: _TableParts) -> None:
         annotations = self.annotations()
         is_const = self.accept("const") is not None
+        if self.token.kind == ";":
+            raise self.unexpected("expected a table property", "no ';' follows '}' here")
         name = self.name("a table property (key, actions, default_action, size, …)")
+        if name.kind in ("key", "actions") and (annotations or is_const):
+            raise self.error(f"'{name.text}' takes neither annotations nor 'const'", name.span)
         self.expect("=", f"after '{name.text}'")
         if name.kind == "key":
             if parts.keys is not None:
@@ -88,8 +92,6 @@ class TableParser(StatementParser):
                     annotations=annotations,
                 )
             )
-            return
-        self.accept(";")
 
     def _twice(self, name: Token) -> Exception:
         return self.error(f"this table has '{name.text}' twice", name.span)
@@ -184,9 +186,10 @@ class TableParser(StatementParser):
             if self.accept("transition"):
                 transition = self._transition()
         if self.token.kind != "}":
-            raise self.unexpected(
-                "expected '}' to close the state", "'transition' is the state's last statement"
-            )
+            hint = "'transition' is the state's last statement"
+            if self.token.kind == ";":
+                hint = "no ';' follows the cases of a select"
+            raise self.unexpected("expected '}' to close the state", hint)
         self.advance()
         return ast.ParserState(
             span=name.span,
@@ -203,9 +206,7 @@ class TableParser(StatementParser):
             return name
         start = self.advance()
         self.expect("(", "after 'select'")
-        exprs = [self.expression()]
-        while self.accept(","):
-            exprs.append(self.expression())
+        exprs = self.separated(")", self.expression)
         self.expect(")", "to close what is selected on")
         self.expect("{", "to open the cases")
         cases: list[ast.SelectCase] = []
@@ -217,5 +218,4 @@ class TableParser(StatementParser):
             self.expect(";", "to end the case")
             cases.append(ast.SelectCase(span=first.span, keys=keys, state=state))
         self.expect("}", "to close the cases")
-        self.accept(";")
         return ast.Select(span=start.span, exprs=tuple(exprs), cases=tuple(cases))

@@ -11,6 +11,8 @@ from sglb.p4.parser_core import BASE_TYPE_KINDS, MAX_NESTING, ParserCore
 
 _WIDTH_KINDS: Final = {"bit": "bit", "int": "fixint", "varbit": "varbit"}
 _DIRECTIONS: Final = ("in", "out", "inout")
+#: Tokens that a width may have where it is still open whether it is one.
+_LONGEST_WIDTH: Final = 200
 _NEVER_IN_WIDTH: Final = frozenset({EOF, ";", "{", "}", ")", "]", ",", "=", ">="})
 
 
@@ -90,6 +92,8 @@ class TypeParser(ParserCore):
 
     def _pragma(self, start: Token) -> ast.Annotation:
         self.advance()
+        if self.token.first:
+            raise self.missing("expected the annotation's name after '@pragma'")
         name = self._annotation_name()
         inside: list[Token] = []
         while self.token.kind != EOF and not self.token.first:
@@ -179,7 +183,8 @@ class TypeParser(ParserCore):
 
     def _skip_width(self, ahead: int) -> int | None:
         """Past the `>` that ends a width."""
-        while (kind := self.peek(ahead).kind) != ">":
+        last = ahead + _LONGEST_WIDTH
+        while (kind := self.peek(ahead).kind) != ">" and ahead < last:
             if kind in ("(", "["):
                 after = self._skip_brackets(ahead)
                 if after is None:
@@ -189,7 +194,7 @@ class TypeParser(ParserCore):
                 return None
             else:
                 ahead += 1
-        return ahead + 1
+        return ahead + 1 if ahead < last else None
 
     def _skip_brackets(self, ahead: int) -> int | None:
         """Past the bracket that closes the one that stands here."""
@@ -274,16 +279,14 @@ class TypeParser(ParserCore):
     def type_arguments(self) -> tuple[ast.TypeRef, ...]:
         """Parse `<T, …>`; `_` and `void` may stand among them."""
         self.expect("<")
-        out: list[ast.TypeRef] = []
-        while self.token.kind != ">":
-            if self.token.kind == "_":
-                out.append(ast.DontCareType(span=self.advance().span))
-            else:
-                out.append(self.type_ref())
-            if not self.accept(","):
-                break
+        out = self.separated(">", self._type_argument)
         self.close_angle()
         return tuple(out)
+
+    def _type_argument(self) -> ast.TypeRef:
+        if self.token.kind == "_":
+            return ast.DontCareType(span=self.advance().span)
+        return self.type_ref()
 
     def type_parameters(self) -> tuple[str, ...]:
         """Parse `<T, …>` where one may stand, and declare its names."""
@@ -316,11 +319,7 @@ class TypeParser(ParserCore):
     def parameters(self) -> tuple[ast.Param, ...]:
         """Parse `(direction type name = default, …)` and declare the names."""
         self.expect("(", "before the parameters")
-        out: list[ast.Param] = []
-        while self.token.kind != ")":
-            out.append(self._parameter())
-            if not self.accept(","):
-                break
+        out = self.separated(")", self._parameter)
         self.expect(")", "to close the parameters")
         return tuple(out)
 

@@ -1,8 +1,8 @@
 """The C preprocessor for P4: files in, tokens out, every token where the user wrote it.
 
-Works on tokens throughout, so strings (the multi-line ones of annotations too) stay untouched and no
-column is lost. Directives: include, define, undef, if, ifdef, ifndef, elif, elifdef, elifndef, else,
-endif, error, warning, line, pragma (ignored). Macros: see `sglb.p4.macros`.
+Works on tokens throughout, so strings (the multi-line ones of annotations too) stay untouched and
+no column is lost. Directives: include, define, undef, if, ifdef, ifndef, elif, elifdef, elifndef,
+else, endif, error, warning, line, pragma (ignored). Macros: see `sglb.p4.macros`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class _Conditional:
 @dataclass(slots=True)
 class _OpenFile:
     scanner: Scanner
-    path: Path | None  # None for text that is in no file
+    path: Path
+    lines: tuple[str, ...]
     conditionals: list[_Conditional] = field(default_factory=list)
 
 
@@ -51,8 +52,15 @@ def _error(message: str, span: Span, hint: str = "") -> P4Error:
     return P4Error(message, span, hint=hint, phase="preprocess")
 
 
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name too long, or with a NUL
+        return False
+
+
 class Preprocessor:
-    """Turns one program text and its includes into expanded tokens; `tokens()` may be called once."""
+    """Turns one program text and its includes into expanded tokens; `tokens()` works once."""
 
     def __init__(
         self,
@@ -84,9 +92,7 @@ class Preprocessor:
             "line": self._line,
             "pragma": lambda _: self._ignore_line(),
         }
-        for name, value in (defines or {}).items():
-            self._define_from_outside(name, value)
-        self._end = Span(filename, 1, 1)
+        self._defines = dict(defines or {})
         self._open(text, filename, Path(filename))
 
     def tokens(self) -> list[Token]:
@@ -94,6 +100,8 @@ class Preprocessor:
 
         Raises `P4Error` (phase "preprocess" or "lex") at the first thing that is wrong.
         """
+        for name, value in self._defines.items():
+            self._define_from_outside(name, value)
         reader = TokenReader(self._raw)
         out: list[Token] = []
         following = self._expander.next
@@ -101,17 +109,13 @@ class Preprocessor:
             out.append(token)
         return out
 
-    @property
-    def end(self) -> Span:
-        """Where the program's own file ends, once `tokens()` has run."""
-        return self._end
-
     # --- files ------------------------------------------------------------------------------------
 
-    def _open(self, text: str, name: str, path: Path | None) -> None:
+    def _open(self, text: str, name: str, path: Path) -> None:
         text = text.removeprefix("\ufeff").replace("\r\n", "\n")
-        self.sources.add(name, text)
-        self._stack.append(_OpenFile(Scanner(text, name), path))
+        lines = tuple(text.split("\n"))
+        self.sources.add(name, lines)
+        self._stack.append(_OpenFile(Scanner(text, name), path, lines))
 
     def _raw(self) -> Token | None:
         """The next token of the innermost open file, directives obeyed on the way."""
@@ -121,7 +125,6 @@ class Preprocessor:
             if token is None:
                 if current.conditionals:
                     raise _error("this #if has no #endif", current.conditionals[-1].span)
-                self._end = current.scanner.here()
                 self._stack.pop()
             elif token.kind == "#" and token.first:
                 self._directive()
@@ -181,7 +184,7 @@ class Preprocessor:
         searched = self._search_path(quoted)
         for directory, label in searched:
             path = directory / name
-            if "\0" not in name and path.is_file():
+            if _is_file(path):
                 self._enter(path, f"{label}/{name}" if label else str(path), shown)
                 return
         places = ", ".join(label or str(directory) for directory, label in searched)
@@ -191,12 +194,11 @@ class Preprocessor:
 
     def _search_path(self, quoted: bool) -> list[tuple[Path, str]]:
         """Directories to search, each with the name to show for it ("" for its own)."""
-        out: list[tuple[Path, str]] = []
-        current = self._stack[-1].path
-        if quoted and current is not None and current.parent != INCLUDE_DIR:
-            out.append((current.parent, ""))
-        out.extend((directory, "") for directory in self._include_dirs)
+        out = [(directory, "") for directory in self._include_dirs]
         out.append((INCLUDE_DIR, BUILTIN_DIR))
+        here = self._stack[-1].path.parent
+        if quoted:
+            out.insert(0, (here, BUILTIN_DIR if here == INCLUDE_DIR else ""))
         return out
 
     def _enter(self, path: Path, name: str, span: Span) -> None:
@@ -214,7 +216,7 @@ class Preprocessor:
         self._open(text, name, path)
 
     def _loop(self, path: Path, span: Span) -> P4Error:
-        names = [f.path.name for f in self._stack if f.path is not None]
+        names = [f.path.name for f in self._stack]
         if path.name in names:
             start = len(names) - 1 - names[::-1].index(path.name)
             cycle = " -> ".join([*names[start:], path.name])
@@ -226,10 +228,10 @@ class Preprocessor:
     # --- macros -----------------------------------------------------------------------------------
 
     def _define_from_outside(self, name: str, value: str) -> None:
-        place = Token("", "", "<command line>", 1, 1, max(1, len(name)))
+        self.sources.add("<command line>", (f"-D {name}={value}",))
+        place = Token("", "", "<command line>", 1, 4, max(1, len(name)))
         if not _NAME.fullmatch(name) or name in _RESERVED:
             raise _error(f"'{name}' cannot be defined as a macro", place.span, "use a plain name")
-        self.sources.add(place.file, f"{name}={value}")
         body = tuple(scan_all(value, place))
         self._expander.macros[name] = Macro(name, place.span, body)
 
@@ -435,7 +437,8 @@ class Preprocessor:
             scanner.file = unquote(tokens[1].text)
         next_physical = scanner.physical_line + 1
         scanner.line_shift = number - next_physical
-        self.sources.add_alias(scanner.file, number, scanner.text, next_physical)
+        lines = self._stack[-1].lines
+        self.sources.add(scanner.file, lines, first=number, physical=next_physical)
 
 
 def read_program(path: Path) -> str:

@@ -46,14 +46,12 @@ class SourceMap:
     warnings: list[P4Warning] = field(default_factory=list)
     _segments: dict[str, list[_Segment]] = field(default_factory=dict)
 
-    def add(self, file: str, text: str) -> None:
-        """Make a file's text known."""
-        self._segments.setdefault(file, []).append(_Segment(1, tuple(text.split("\n")), 0))
+    def add(self, file: str, lines: tuple[str, ...], *, first: int = 1, physical: int = 1) -> None:
+        """Make a file's lines known.
 
-    def add_alias(self, file: str, first_line: int, text: str, physical_line: int) -> None:
-        """Know that line `first_line` of `file` is physical line `physical_line` of `text` (`#line`)."""
-        lines = tuple(text.split("\n"))
-        self._segments.setdefault(file, []).append(_Segment(first_line, lines, physical_line - 1))
+        After a `#line`, line `first` of `file` is really line `physical` (both 1-based) of `lines`.
+        """
+        self._segments.setdefault(file, []).append(_Segment(first, lines, physical - 1))
 
     @property
     def files(self) -> tuple[str, ...]:
