@@ -1,0 +1,44 @@
+"""Tells when table entries go unused for their idle timeout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from sglb.switch.clock import Handle, Scheduler
+from sglb.switch.tables import Table, TableEntry
+
+
+class IdleWatcher:
+    """Watches tables; `notify(table, entries)` hears of each idle entry once per timeout passed."""
+
+    def __init__(self, clock: Scheduler, notify: Callable[[Table, list[TableEntry]], None]) -> None:
+        self._clock = clock
+        self._notify = notify
+        self._pending: dict[Table, tuple[int, Handle]] = {}
+
+    def watch(self, tables: Iterable[Table]) -> None:
+        """Watches these tables, and no longer those from before."""
+        for _, handle in self._pending.values():
+            handle.cancel()
+        self._pending.clear()
+        for table in tables:
+            if table.decl.support_timeout:
+                table.on_idle_entry = self._plan
+
+    def _plan(self, table: Table) -> None:
+        due = table.next_idle_ps()
+        if due is None:
+            return
+        pending = self._pending.get(table)
+        if pending is not None and pending[1].active:
+            if pending[0] <= due:
+                return
+            pending[1].cancel()
+        due = max(due, self._clock.now_ps)
+        self._pending[table] = (due, self._clock.call_at(due, self._check, table))
+
+    def _check(self, table: Table) -> None:
+        entries = table.idle(self._clock.now_ps)
+        if entries:
+            self._notify(table, entries)
+        self._plan(table)

@@ -1,0 +1,147 @@
+"""Everything a loaded program keeps between packets, found by index, P4Info id or name."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from sglb.p4 import ir
+from sglb.p4.hashing import HashAlgorithms
+from sglb.p4.runtime import CounterState, MeterState, PipelineState, RegisterState
+from sglb.switch.clock import Scheduler
+from sglb.switch.counters import CounterArray
+from sglb.switch.errors import NoSuchEntry
+from sglb.switch.meters import MeterArray
+from sglb.switch.profiles import ActionProfile
+from sglb.switch.registers import RegisterArray
+from sglb.switch.tables import Table
+from sglb.switch.value_sets import ValueSetTable
+
+if TYPE_CHECKING:
+    from sglb.p4.compiler import CompiledProgram
+
+T = TypeVar("T")
+
+#: What `ProgramState.by_name` can find.
+Stateful = Table | ValueSetTable | RegisterArray | CounterArray | MeterArray | ActionProfile
+
+
+class ProgramState:
+    """State of one loaded program.
+
+    `tables` and `value_sets` stand in the order of the IR; `registers`, `counters`, `meters` and
+    `profiles` are by P4Info id. `pipeline` is what the engine works on.
+    """
+
+    def __init__(
+        self,
+        program: CompiledProgram,
+        clock: Scheduler,
+        port_up: Callable[[int], bool],
+        rng: random.Random,
+    ) -> None:
+        self.program = program
+        code = program.ir
+        self.hashes = HashAlgorithms(rng)
+        self.registers: dict[int, RegisterArray] = {}
+        self.counters: dict[int, CounterArray] = {}
+        self.meters: dict[int, MeterArray] = {}
+        self.profiles: dict[int, ActionProfile] = {}
+        limits = {p.preamble.id: p.max_group_size for p in program.p4info.action_profiles}
+        by_instance: dict[int, ActionProfile] = {}
+        engine_side: list[RegisterState | CounterState | MeterState | None] = []
+        for index, instance in enumerate(code.instances):
+            engine_side.append(self._make(instance))
+            if instance.kind in (
+                ir.InstanceKind.ACTION_PROFILE,
+                ir.InstanceKind.ACTION_SELECTOR,
+            ):
+                by_instance[index] = self.profiles[instance.p4info_id] = ActionProfile(
+                    instance,
+                    port_up,
+                    self.hashes[instance.algorithm or "crc32"],
+                    max_group_size=limits.get(instance.p4info_id, 0),
+                )
+        self.tables = tuple(
+            Table(
+                decl,
+                clock,
+                profile=None if decl.implementation is None else by_instance[decl.implementation],
+                meter_packets=decl.direct_meter is not None
+                and code.instances[decl.direct_meter].counts == "packets",
+            )
+            for decl in code.tables
+        )
+        self.value_sets = tuple(ValueSetTable(decl) for decl in code.value_sets)
+        #: P4Info id of each digest instance, by its index in the IR.
+        self.digest_ids = {
+            i: inst.p4info_id
+            for i, inst in enumerate(code.instances)
+            if inst.kind is ir.InstanceKind.DIGEST
+        }
+        self.pipeline = PipelineState(self.tables, engine_side, self.value_sets)
+        self._tables = {t.p4info_id: t for t in self.tables}
+        self._value_sets = {v.p4info_id: v for v in self.value_sets}
+
+    def _make(self, instance: ir.Instance) -> RegisterState | CounterState | MeterState | None:
+        kind = instance.kind
+        if kind is ir.InstanceKind.REGISTER:
+            register = self.registers[instance.p4info_id] = RegisterArray(instance)
+            return register
+        if kind is ir.InstanceKind.COUNTER:
+            counter = self.counters[instance.p4info_id] = CounterArray(instance)
+            return counter
+        if kind is ir.InstanceKind.METER:
+            meter = self.meters[instance.p4info_id] = MeterArray(instance)
+            return meter
+        return None
+
+    def table(self, p4info_id: int) -> Table:
+        """The table. Raises `NoSuchEntry`, as do the others below."""
+        return _found(self._tables, "table", p4info_id)
+
+    def value_set(self, p4info_id: int) -> ValueSetTable:
+        """The value set."""
+        return _found(self._value_sets, "value set", p4info_id)
+
+    def register(self, p4info_id: int) -> RegisterArray:
+        """The register array."""
+        return _found(self.registers, "register", p4info_id)
+
+    def counter(self, p4info_id: int) -> CounterArray:
+        """The indirect counter."""
+        return _found(self.counters, "counter", p4info_id)
+
+    def meter(self, p4info_id: int) -> MeterArray:
+        """The indirect meter."""
+        return _found(self.meters, "meter", p4info_id)
+
+    def profile(self, p4info_id: int) -> ActionProfile:
+        """The action profile or selector."""
+        return _found(self.profiles, "action profile", p4info_id)
+
+    def by_name(self, name: str) -> Stateful:
+        """The object with this full name, or of which it is the one unambiguous dotted suffix."""
+        everything: list[Stateful] = [
+            *self.tables,
+            *self.value_sets,
+            *self.registers.values(),
+            *self.counters.values(),
+            *self.meters.values(),
+            *self.profiles.values(),
+        ]
+        exact = [o for o in everything if o.name == name]
+        found = exact or [o for o in everything if o.name.endswith("." + name)]
+        if len(found) != 1:
+            what = "no" if not found else "more than one"
+            known = ", ".join(sorted(o.name for o in found or everything))
+            raise NoSuchEntry(f"the program has {what} object named {name!r}; known are {known}")
+        return found[0]
+
+
+def _found(objects: dict[int, T], kind: str, p4info_id: int) -> T:
+    found = objects.get(p4info_id)
+    if found is None:
+        raise NoSuchEntry(f"the program has no {kind} with id {p4info_id:#010x}")
+    return found

@@ -1,0 +1,481 @@
+"""Match-action tables: entries, defaults, direct counters and meters, idle times.
+
+Times are integer picoseconds of the switch's clock. A write is complete before the next packet, since
+packets and writes run one after the other on one scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from sglb.p4 import ir
+from sglb.p4.runtime import Colour, Match
+from sglb.switch.clock import PS_PER_NS, Scheduler
+from sglb.switch.counters import CounterData
+from sglb.switch.errors import (
+    ActionScope,
+    BadValue,
+    ConstTable,
+    EntryExists,
+    NoSuchEntry,
+    SwitchError,
+    UnknownAction,
+    ValueTooLarge,
+    full,
+)
+from sglb.switch.keys import MatchKey, from_const, normalise, show
+from sglb.switch.lookup import Index, make_index
+from sglb.switch.meters import Meter
+from sglb.switch.profiles import (
+    ActionCall,
+    ActionProfile,
+    Choice,
+    GroupRef,
+    Member,
+    MemberRef,
+    OneShot,
+)
+
+#: What an entry does: an action of its own or, in a table with an action profile, a reference.
+Target = ActionCall | MemberRef | GroupRef | OneShot
+
+#: The action index of "nothing runs" (a group without live members).
+NO_ACTION = -1
+
+_CACHE_LIMIT = 16384
+
+
+class TableEntry:
+    """One entry (or, with `hit` False, the default entry). Change it through its table only.
+
+    `key` is canonical (`sglb.switch.keys`), `priority` larger wins (0 where the table needs none),
+    `handle` counts from 1 in order of insertion. `metadata` is the control plane's. `counter` and
+    `meter` are the direct ones (kept whether declared or not; read them if declared).
+    `idle_timeout_ns` 0 means never idle; `last_hit_ps` is kept for tables with idle timeouts.
+    """
+
+    __slots__ = (
+        "action",
+        "args",
+        "choice",
+        "counter",
+        "handle",
+        "hit",
+        "idle_timeout_ns",
+        "is_const",
+        "key",
+        "last_hit_ps",
+        "member",
+        "metadata",
+        "meter",
+        "notified_ps",
+        "order",
+        "priority",
+        "target",
+    )
+
+    def __init__(self, key: MatchKey, priority: int, handle: int, *, hit: bool = True) -> None:
+        self.key = key
+        self.priority = priority
+        self.handle = handle
+        self.order = handle
+        self.hit = hit
+        self.action = NO_ACTION
+        self.args: tuple[int, ...] = ()
+        self.target: Target = ActionCall(0)
+        self.choice: Choice | None = None
+        self.member: Member | None = None
+        self.metadata = b""
+        self.idle_timeout_ns = 0
+        self.is_const = False
+        self.last_hit_ps = 0
+        self.notified_ps = 0
+        self.counter = CounterData()
+        self.meter = Meter(packets=False)
+
+
+class IndirectMatch:
+    """A hit whose action comes from a profile's member; `entry` is what matched."""
+
+    __slots__ = ("action", "args", "counter", "entry", "hit", "meter")
+
+    def __init__(self, entry: TableEntry, action: int, args: tuple[int, ...]) -> None:
+        self.hit = entry.hit
+        self.action = action
+        self.args = args
+        self.entry = entry
+        self.counter = entry.counter
+        self.meter = entry.meter
+
+
+class Table:
+    """State of one `ir.Table`, with its program entries in place."""
+
+    def __init__(
+        self,
+        decl: ir.Table,
+        clock: Scheduler,
+        *,
+        profile: ActionProfile | None = None,
+        meter_packets: bool = False,
+    ) -> None:
+        self.decl = decl
+        #: Called when an entry with an idle timeout was added or changed.
+        self.on_idle_entry: Callable[[Table], None] | None = None
+        self._clock = clock
+        self.name = decl.name
+        self.size = decl.size
+        self.p4info_id = decl.p4info_id
+        self.profile = profile
+        #: Whether entries carry priorities.
+        self.needs_priority = any(k.kind in ("ternary", "range", "optional") for k in decl.keys)
+        self._meter_packets = meter_packets
+        self._by_id = {a.p4info_id: i for i, a in enumerate(decl.actions) if a.p4info_id}
+        self._entries: dict[tuple[MatchKey, int], TableEntry] = {}
+        self._index: Index[TableEntry] = make_index(decl.keys)
+        self._cached = any(k.kind != "exact" for k in decl.keys)
+        self._cache: dict[tuple[int, ...], TableEntry | None] = {}
+        self._handles = 0
+        self._ages = decl.support_timeout
+        if profile is not None:
+            profile.attach(self.check)
+        self.default = self._program_default()
+        self._add_program_entries()
+
+    # --- data plane ---
+
+    def lookup(self, key: tuple[int, ...], selector: bytes, now_ps: int) -> Match:
+        """The entry for the key, or the default entry; see `runtime.TableState`."""
+        if self._cached:
+            cache = self._cache
+            if key in cache:
+                entry = cache[key]
+            else:
+                entry = self._index.find(key)
+                if len(cache) >= _CACHE_LIMIT:
+                    cache.clear()
+                cache[key] = entry
+        else:
+            entry = self._index.find(key)
+        if entry is None:
+            entry = self.default
+        elif self._ages:
+            entry.last_hit_ps = now_ps
+        if self.profile is None or entry.action >= 0:
+            return entry
+        return self._resolve(self.profile, entry, selector)
+
+    def count(self, match: Match, length_bytes: int) -> None:
+        """Counts a packet on the matched entry, the default entry included."""
+        counter = cast("TableEntry | IndirectMatch", match).counter
+        counter.packets += 1
+        counter.bytes += length_bytes
+
+    def meter(self, match: Match, length_bytes: int, now_ps: int) -> Colour:
+        """Runs the matched entry's meter."""
+        return cast("TableEntry | IndirectMatch", match).meter.execute(length_bytes, now_ps)
+
+    def _resolve(self, profile: ActionProfile, entry: TableEntry, selector: bytes) -> Match:
+        member = entry.member
+        if member is None:
+            choice = entry.choice
+            if choice is None and isinstance(entry.target, GroupRef):
+                choice = profile.groups[entry.target.group_id].choice
+            if choice is not None:
+                member = profile.choose(choice, selector)
+        if member is None:
+            return IndirectMatch(entry, NO_ACTION, ())
+        call = member.call
+        return IndirectMatch(entry, self._by_id[call.action_id], call.args)
+
+    # --- control plane ---
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def entries(self) -> tuple[TableEntry, ...]:
+        """All entries but the default, in order of insertion."""
+        return tuple(self._entries.values())
+
+    def get(self, key: MatchKey, priority: int = 0) -> TableEntry | None:
+        """The entry with exactly this key and priority. Raises `BadValue` for a malformed key."""
+        return self._entries.get((self._shape(key), priority))
+
+    def insert(
+        self,
+        key: MatchKey,
+        target: Target,
+        *,
+        priority: int = 0,
+        metadata: bytes = b"",
+        idle_timeout_ns: int = 0,
+    ) -> TableEntry:
+        """Adds an entry.
+
+        Raises `EntryExists`, `TableFull`, `ConstTable`, `BadValue`/`ValueTooLarge` (key, priority,
+        action data), `UnknownAction`, `ActionScope`, `NoSuchEntry` (member or group).
+        """
+        if self.decl.entries_const:
+            raise ConstTable(f"table {self.name}: its entries are const, none can be added")
+        if not self.decl.keys:
+            raise BadValue(f"table {self.name} has no key: only its default action can be set")
+        self._check_idle(idle_timeout_ns)
+        shaped = self._check_room(key, priority)
+        self._check_target(target, default=False)
+        entry = self._place(shaped, priority, lambda entry: self._aim(entry, target))
+        self._set_extras(entry, metadata, idle_timeout_ns)
+        return entry
+
+    def modify(
+        self,
+        key: MatchKey,
+        target: Target,
+        *,
+        priority: int = 0,
+        metadata: bytes = b"",
+        idle_timeout_ns: int = 0,
+    ) -> TableEntry:
+        """Replaces an entry's action, metadata and idle timeout; its counter and meter stay.
+
+        Raises `NoSuchEntry`, and as `insert`.
+        """
+        entry = self._writable(key, priority)
+        self._check_idle(idle_timeout_ns)
+        self._check_target(target, default=False)
+        self._aim(entry, target)
+        self._set_extras(entry, metadata, idle_timeout_ns)
+        return entry
+
+    def delete(self, key: MatchKey, priority: int = 0) -> None:
+        """Removes an entry. Raises `NoSuchEntry`, `ConstTable`, `BadValue`."""
+        entry = self._writable(key, priority)
+        self._let_go(entry)
+        del self._entries[entry.key, priority]
+        self._index.remove(entry)
+        self._cache.clear()
+
+    def clear(self) -> None:
+        """Removes every entry that is not const; the default stays."""
+        for entry in self.entries():
+            if not entry.is_const:
+                self.delete(entry.key, entry.priority)
+
+    def set_default(self, target: Target, metadata: bytes = b"") -> None:
+        """Sets the default action. Raises `ConstTable` for a const default, else as `insert`."""
+        if self.decl.const_default:
+            raise ConstTable(f"table {self.name}: its default action is const")
+        self._check_target(target, default=True)
+        self._aim(self.default, target)
+        self.default.metadata = metadata
+
+    def reset_default(self) -> None:
+        """Puts back the program's default action, with its counter and meter cleared."""
+        if self.decl.const_default:
+            raise ConstTable(f"table {self.name}: its default action is const")
+        self._let_go(self.default)
+        self.default = self._program_default()
+
+    def idle(self, now_ps: int) -> list[TableEntry]:
+        """Entries not hit for their idle timeout; each is told once per timeout that passes."""
+        out = []
+        for entry in self._entries.values():
+            if entry.idle_timeout_ns and self.idle_due_ps(entry) <= now_ps:
+                entry.notified_ps = now_ps
+                out.append(entry)
+        return out
+
+    def next_idle_ps(self) -> int | None:
+        """When `idle` can have something to tell next; None without such entries."""
+        return min(
+            (self.idle_due_ps(e) for e in self._entries.values() if e.idle_timeout_ns),
+            default=None,
+        )
+
+    @staticmethod
+    def idle_due_ps(entry: TableEntry) -> int:
+        """When the entry counts as idle if nothing hits it."""
+        return max(entry.last_hit_ps, entry.notified_ps) + entry.idle_timeout_ns * PS_PER_NS
+
+    def action_index(self, action_id: int) -> int:
+        """Index into `decl.actions` of a P4Info action id. Raises `UnknownAction`."""
+        index = self._by_id.get(action_id)
+        if index is None:
+            names = ", ".join(a.name for a in self.decl.actions)
+            raise UnknownAction(
+                f"table {self.name} has no action with id {action_id}; it has {names}"
+            )
+        return index
+
+    def check(self, call: ActionCall) -> None:
+        """Raises `UnknownAction`, `BadValue` or `ValueTooLarge` when the table cannot run this."""
+        action = self.decl.actions[self.action_index(call.action_id)]
+        if len(call.args) != len(action.params):
+            raise BadValue(
+                f"table {self.name}: action {action.name} takes {len(action.params)} "
+                f"parameter(s), got {len(call.args)}"
+            )
+        for i, (arg, (_, width)) in enumerate(zip(call.args, action.params, strict=True), 1):
+            if arg < 0 or arg >> width:
+                raise ValueTooLarge(
+                    f"table {self.name}: parameter {i} of {action.name} is {arg}, "
+                    f"which exceeds {width} bits"
+                )
+
+    # --- inside ---
+
+    def _shape(self, key: MatchKey) -> MatchKey:
+        keys = self.decl.keys
+        if len(key) != len(keys):
+            raise BadValue(f"table {self.name} has {len(keys)} key field(s), got {len(key)}")
+        out = []
+        for field, decl in zip(key, keys, strict=True):
+            try:
+                out.append(normalise(decl.kind, field, decl.width, decl.signed))
+            except SwitchError as error:
+                raise type(error)(f"table {self.name}, key {decl.name}: {error}") from None
+        return tuple(out)
+
+    def show_key(self, key: MatchKey) -> str:
+        """A canonical key as a person writes it."""
+        return ", ".join(
+            f"{k.name}={show(k.kind, f)}" for k, f in zip(self.decl.keys, key, strict=True)
+        )
+
+    def _writable(self, key: MatchKey, priority: int) -> TableEntry:
+        shaped = self._shape(key)
+        entry = self._entries.get((shaped, priority))
+        if self.decl.entries_const or (entry is not None and entry.is_const):
+            raise ConstTable(f"table {self.name}: the entry [{self.show_key(shaped)}] is const")
+        if entry is None:
+            raise NoSuchEntry(
+                f"table {self.name} has no entry [{self.show_key(shaped)}]"
+                + (f" with priority {priority}" if self.needs_priority else "")
+            )
+        return entry
+
+    def _check_room(self, key: MatchKey, priority: int) -> MatchKey:
+        shaped = self._shape(key)
+        if priority < 0 or (priority and not self.needs_priority):
+            raise BadValue(
+                f"table {self.name}: priority {priority}, but "
+                + ("it must not be negative" if self.needs_priority else "its keys take none")
+            )
+        if (shaped, priority) in self._entries:
+            raise EntryExists(f"table {self.name} has an entry [{self.show_key(shaped)}] already")
+        if len(self._entries) >= self.size:
+            raise full("table", self.name, self.size)
+        return shaped
+
+    def _place(
+        self, shaped: MatchKey, priority: int, aim: Callable[[TableEntry], None]
+    ) -> TableEntry:
+        entry = TableEntry(shaped, priority, self._handles + 1)
+        aim(entry)
+        self._handles += 1
+        entry.meter = Meter(packets=self._meter_packets)
+        self._entries[shaped, priority] = entry
+        self._index.add(entry)
+        self._cache.clear()
+        return entry
+
+    def _check_idle(self, idle_timeout_ns: int) -> None:
+        if idle_timeout_ns < 0:
+            raise BadValue(f"table {self.name}: the idle timeout must not be negative")
+        if idle_timeout_ns and not self._ages:
+            raise BadValue(f"table {self.name} is declared without `support_timeout = true`")
+
+    def _set_extras(self, entry: TableEntry, metadata: bytes, idle_timeout_ns: int) -> None:
+        entry.metadata = metadata
+        entry.idle_timeout_ns = idle_timeout_ns
+        entry.last_hit_ps = entry.notified_ps = self._clock.now_ps
+        if idle_timeout_ns and self.on_idle_entry is not None:
+            self.on_idle_entry(self)
+
+    def _check_target(self, target: Target, *, default: bool) -> None:
+        if isinstance(target, ActionCall):
+            if self.profile is not None:
+                raise BadValue(
+                    f"table {self.name} takes its actions from {self.profile.name}: "
+                    "give a member, a group or a one-shot set"
+                )
+            self.check(target)
+            self._check_scope(target, default=default)
+            return
+        profile = self.profile
+        if profile is None:
+            raise BadValue(f"table {self.name} has no action profile: give an action")
+        if isinstance(target, MemberRef):
+            profile.member(target.member_id)
+        elif isinstance(target, GroupRef):
+            profile.group(target.group_id)
+        else:
+            for action in target.actions:
+                self.check(action.call)
+
+    def _check_scope(self, call: ActionCall, *, default: bool) -> None:
+        action = self.decl.actions[self.action_index(call.action_id)]
+        if action.table_only and default:
+            raise ActionScope(
+                f"table {self.name}: {action.name} is @tableonly, not for the default"
+            )
+        if action.default_only and not default:
+            raise ActionScope(f"table {self.name}: {action.name} is @defaultonly, not for entries")
+
+    def _aim(self, entry: TableEntry, target: Target) -> None:
+        """Points an entry at a checked target; what it held before is let go of last."""
+        choice = None
+        member = None
+        action, args = NO_ACTION, cast("tuple[int, ...]", ())
+        if isinstance(target, ActionCall):
+            action, args = self.action_index(target.action_id), target.args
+        else:
+            profile = cast("ActionProfile", self.profile)
+            if isinstance(target, MemberRef):
+                member = profile.member(target.member_id)
+                member.refs += 1
+            elif isinstance(target, GroupRef):
+                profile.group(target.group_id).refs += 1
+            else:
+                choice = profile.add_one_shot(target)
+        self._let_go(entry)
+        entry.target = target
+        entry.action, entry.args = action, args
+        entry.choice, entry.member = choice, member
+
+    def _let_go(self, entry: TableEntry) -> None:
+        profile = self.profile
+        if profile is None:
+            return
+        if entry.member is not None:
+            entry.member.refs -= 1
+            entry.member = None
+        elif entry.choice is not None:
+            profile.drop_one_shot(entry.choice)
+            entry.choice = None
+        elif isinstance(entry.target, GroupRef):
+            profile.group(entry.target.group_id).refs -= 1
+        entry.target = ActionCall(0)
+
+    def _program_default(self) -> TableEntry:
+        decl = self.decl
+        entry = TableEntry((), 0, 0, hit=False)
+        entry.action = decl.default_action
+        entry.args = decl.default_args
+        entry.target = ActionCall(decl.actions[decl.default_action].p4info_id, decl.default_args)
+        entry.is_const = decl.const_default
+        entry.meter = Meter(packets=self._meter_packets)
+        return entry
+
+    def _add_program_entries(self) -> None:
+        keys = self.decl.keys
+        for const in self.decl.entries:
+            key = tuple(
+                from_const(k.kind, e, k.width) for k, e in zip(keys, const.keys, strict=True)
+            )
+            priority = const.priority if self.needs_priority else 0
+            entry = self._place(self._check_room(key, priority), priority, lambda _: None)
+            entry.action, entry.args = const.action, const.args
+            entry.target = ActionCall(self.decl.actions[const.action].p4info_id, const.args)
+            entry.is_const = const.is_const
+            entry.last_hit_ps = entry.notified_ps = self._clock.now_ps
