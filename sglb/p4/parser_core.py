@@ -70,6 +70,7 @@ class ParserCore(ABC):
         self.previous = tokens[0]
         self.errors: list[P4Error] = []
         self._scopes: list[dict[str, bool]] = [{}]
+        self._undeclared: set[str] = set()
         self._depth = 0
         self._later: list[Token] | None = None
 
@@ -236,7 +237,7 @@ class ParserCore(ABC):
 
     def _report(self, token: Token) -> None:
         known = {name for scope in self._scopes for name in scope if self.is_type(name)}
-        names = sorted(known | BASE_TYPE_KINDS)
+        names = sorted((known | BASE_TYPE_KINDS) - self._undeclared)
         hint = _HABITS.get(token.text, "")
         if not hint:
             near = difflib.get_close_matches(token.text, names, 1)
@@ -248,4 +249,5 @@ class ParserCore(ABC):
         )
         if len(self.errors) >= MAX_ERRORS:
             raise self.error("too many undeclared types; stopping here", token.span)
+        self._undeclared.add(token.text)
         self._scopes[0].setdefault(token.text, True)

@@ -255,7 +255,7 @@ class StatementParser(ExpressionParser):
         raise self.unexpected("expected '=' or a call")
 
     def _assignment_operator(self) -> str | None:
-        """Consume an assignment operator; what stands before its `=`, or None where there is none."""
+        """Consume an assignment operator; the part before its `=`, or None where there is none."""
         if self.token.kind in _ASSIGNMENTS:
             return self.advance().kind[:-1]
         if self.at_shift(">="):

@@ -11,7 +11,7 @@ import difflib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +28,9 @@ MAX_INCLUDE_DEPTH: Final = 64
 MAX_INCLUDES: Final = 10_000
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_IN_STRING: Final = re.compile(
+    r"[ \t]*#[ \t]*(?P<word>ifdef|ifndef|if|elifdef|elifndef|elif|else|endif)\b(?P<rest>.*)"
+)
 _RESERVED: Final = frozenset({"defined", "__LINE__", "__FILE__", "__VA_ARGS__"})
 
 
@@ -80,8 +83,8 @@ class Preprocessor:
             "define": self._define,
             "undef": self._undef,
             "if": self._if,
-            "ifdef": lambda token: self._ifdef(token, True),
-            "ifndef": lambda token: self._ifdef(token, False),
+            "ifdef": self._if,
+            "ifndef": self._if,
             "elif": self._alternative,
             "elifdef": self._alternative,
             "elifndef": self._alternative,
@@ -128,6 +131,8 @@ class Preprocessor:
                 self._stack.pop()
             elif token.kind == "#" and token.first:
                 self._directive()
+            elif token.kind == STRING and "#" in token.text and "\n" in token.text:
+                return self._string_with_conditions(token)
             else:
                 return token
         return None
@@ -239,9 +244,7 @@ class Preprocessor:
         token = self._scanner.next(within_line=True)
         if token is None:
             raise _error(f"#{directive.text} needs a name", directive.span)
-        if token.kind != IDENTIFIER or (
-            token.text in _RESERVED and directive.text in ("define", "undef")
-        ):
+        if token.kind != IDENTIFIER or token.text in _RESERVED:
             raise _error(f"'{token.text}' cannot be a macro's name", token.span)
         return token
 
@@ -313,18 +316,22 @@ class Preprocessor:
     def _if(self, word: Token) -> None:
         self._branch(_Conditional(word.span, False), self._condition(word))
 
-    def _ifdef(self, word: Token, wanted: bool) -> None:
-        self._branch(_Conditional(word.span, False), self._is_defined(word) is wanted)
-
-    def _is_defined(self, word: Token) -> bool:
-        name = self._macro_name(word).text
-        return name in self._expander.macros or name in ("__LINE__", "__FILE__")
-
     def _condition(self, word: Token) -> bool:
-        tokens = self._replace_defined(self._rest_tokens())
+        return self._tokens_hold(word, self._rest_tokens())
+
+    def _tokens_hold(self, word: Token, tokens: list[Token]) -> bool:
+        """Truth of the condition that follows any kind of #if or #elif."""
         if not tokens:
-            raise _error(f"#{word.text} needs a condition", word.span)
-        return evaluate(self._expander.expand(tokens), word.span)
+            needed = "a name" if word.text.endswith("def") else "a condition"
+            raise _error(f"#{word.text} needs {needed}", word.span)
+        if word.text.endswith("def"):
+            if tokens[0].kind != IDENTIFIER:
+                raise _error(f"'{tokens[0].text}' cannot be a macro's name", tokens[0].span)
+            return self._is_defined(tokens[0]) is not word.text.endswith("ndef")
+        return evaluate(self._expander.expand(self._replace_defined(tokens)), word.span)
+
+    def _is_defined(self, name: Token) -> bool:
+        return name.text in self._expander.macros or name.text in ("__LINE__", "__FILE__")
 
     def _replace_defined(self, tokens: list[Token]) -> list[Token]:
         out: list[Token] = []
@@ -341,8 +348,7 @@ class Preprocessor:
                     raise _error("'defined(' needs a name and ')'", token.span)
             if name is None or name.kind != IDENTIFIER:
                 raise _error("'defined' needs a name", token.span)
-            known = name.text in self._expander.macros or name.text in ("__LINE__", "__FILE__")
-            token.kind, token.text = NUMBER, str(int(known))
+            token.kind, token.text = NUMBER, str(int(self._is_defined(name)))
             out.append(token)
         return out
 
@@ -400,11 +406,48 @@ class Preprocessor:
         raise _error("this #if has no #endif", conditional.span)
 
     def _holds(self, word: Token) -> bool:
-        if word.text == "else":
-            return True
-        if word.text == "elif":
-            return self._condition(word)
-        return self._is_defined(word) is (word.text == "elifdef")
+        return word.text == "else" or self._condition(word)
+
+    def _string_with_conditions(self, token: Token) -> Token:
+        """Obey conditionals on lines of their own in a string, as SAI's entry restrictions have them.
+
+        What goes is left as empty lines. Nothing else of a string is touched, macros included.
+        """
+        open_: list[tuple[_Conditional, bool]] = []  # with whether its current branch is live
+        lines = token.text.split("\n")
+        for index, line in enumerate(lines[:-1]):
+            found = _IN_STRING.match(line) if index else None
+            if found is None:
+                lines[index] = line if all(live for _, live in open_) else ""
+                continue
+            lines[index] = ""
+            column = found.start("word") + 1
+            word, condition = found.group("word", "rest")
+            place = replace(
+                token, text=word, line=token.line + index, column=column, length=len(word)
+            )
+            self._string_directive(place, scan_all(condition, place), open_)
+        if open_:
+            raise _error("this #if has no #endif in its string", open_[-1][0].span)
+        return replace(token, text="\n".join(lines))
+
+    def _string_directive(
+        self, word: Token, condition: list[Token], open_: list[tuple[_Conditional, bool]]
+    ) -> None:
+        if word.text in ("if", "ifdef", "ifndef"):
+            live = all(live for _, live in open_) and self._tokens_hold(word, condition)
+            open_.append((_Conditional(word.span, live), live))
+            return
+        if not open_:
+            raise _error(f"#{word.text} without #if in this string", word.span)
+        conditional, _ = open_.pop()
+        if word.text == "endif":
+            return
+        self._note_alternative(word, conditional)
+        live = not conditional.taken and all(live for _, live in open_)
+        live = live and (word.text == "else" or self._tokens_hold(word, condition))
+        conditional.taken = conditional.taken or live
+        open_.append((conditional, live))
 
     # --- the rest ---------------------------------------------------------------------------------
 
