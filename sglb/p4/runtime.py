@@ -135,13 +135,16 @@ class Trace(Protocol):
     def emit(self, header: str, span: Span) -> None:
         """A valid header was emitted."""
 
+    def log(self, message: str, span: Span) -> None:
+        """`log_msg` was called, with its fields filled in."""
+
 
 @dataclass(slots=True)
 class Request:
     """Something a pass asked of the target after it: a clone, resubmit or recirculate.
 
-    `session` is the clone session; `preserved` the (slot, value) pairs of the field list, read at the
-    end of the block (or of the call, for the old forms that pass data).
+    `session` is the clone session; `slots` are those to preserve (of the field list, or of the data
+    of the old forms), whose values the target reads at the end of the block, as BMv2 does.
     """
 
     session: int = 0

@@ -1,0 +1,148 @@
+"""The reference interpreter: runs an `ir.Program` over packets.
+
+Design. Walking the IR node by node costs a Python call a node, and a fabric pushes tens of
+thousands of packets through hundreds of nodes. So each procedure, parser state and expression is
+written out once, when the interpreter is made, as the Python text that says the same; Python's own
+compiler does the rest. Each kind of node has one translator (`interp_expr`, `interp_stmt`,
+`interp_packet`, `interp_parser`, `interp_extern`), and what it writes is as plain as the node:
+`f[7] = f[3] + 1 & 255`. Tables, registers and the like stay objects of the target, looked up at run
+time, so no write to them ever translates anything. A second translation, made on the first traced
+packet, also tells a `Trace`.
+
+Limits. A parser ends with ParserTimeout after 4096 states beyond one per packet bit; a loop fails
+the packet with `ExternFailure` after 2**20 rounds. Where headers aren't whole bytes, the bits they
+leave open at the packet's end are zeros, and the payload starts at the next whole byte.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from sglb.p4 import ir
+from sglb.p4.hashing import HashAlgorithms
+from sglb.p4.interp_code import Machine, Run, Unit
+from sglb.p4.interp_parser import STATE_LIMIT, emit_parser
+from sglb.p4.interp_stmt import proc_name
+from sglb.p4.runtime import PacketContext, PipelineState
+
+# Importing them registers their translators.
+from sglb.p4 import interp_extern, interp_packet  # isort: skip  # noqa: F401
+
+_BLOCKS = ("parser", "verify_checksum", "ingress", "egress", "compute_checksum", "deparser")
+
+
+class Interpreter:
+    """Implements `runtime.Engine` for one program and the state it works on.
+
+    `state` must align with the program's tables, instances and value sets, and is held on to: the
+    target may change what its objects contain, but not swap the objects. `rng` feeds `random` and
+    `HashAlgorithm.random`. Not for use by several threads at once. ValueError when the program
+    names an extern, algorithm or core error that doesn't exist.
+    """
+
+    def __init__(self, program: ir.Program, state: PipelineState, rng: random.Random) -> None:
+        self.program = program
+        self.hashes = HashAlgorithms(rng)
+        self._state = state
+        self._rng = rng
+        self._frame = [0] * len(program.slots)
+        self._error_slot = program.standard_metadata["parser_error"]
+        self._machine = Machine(PacketContext([], b""))
+        self._plain = self._translate(traced=False)
+        self._traced: dict[str, Run] | None = None
+
+    def new_context(self, data: bytes, now_ps: int) -> PacketContext:
+        """A context with a zeroed frame."""
+        return PacketContext(self._frame.copy(), data, now_ps)
+
+    def parse(self, context: PacketContext) -> None:
+        """Runs the parser: fills headers, parser_error (if there is one) and `payload_offset`.
+
+        A reject, or a select without a matching case, ends it with parser_error unchanged.
+        """
+        machine = self._machine
+        run = self._enter(context, "parser")
+        machine.pos = machine.error = 0
+        machine.end = machine.length * 8
+        machine.steps = STATE_LIMIT + machine.end
+        run(context.frame)
+        if machine.error:
+            context.frame[self._error_slot] = machine.error
+        context.payload_offset = machine.pos + 7 >> 3
+
+    def verify_checksum(self, context: PacketContext) -> None:
+        """Runs VerifyChecksum (sets checksum_error)."""
+        self._enter(context, "verify_checksum")(context.frame)
+
+    def ingress(self, context: PacketContext) -> None:
+        """Runs the ingress control."""
+        self._enter(context, "ingress")(context.frame)
+
+    def egress(self, context: PacketContext) -> None:
+        """Runs the egress control."""
+        self._enter(context, "egress")(context.frame)
+
+    def deparse(self, context: PacketContext) -> bytes:
+        """Runs ComputeChecksum and the deparser; gives headers and payload, not truncated."""
+        machine = self._machine
+        self._enter(context, "compute_checksum")(context.frame)
+        machine.out = []
+        machine.bits = machine.bit_count = 0
+        self._enter(context, "deparser")(context.frame)
+        if machine.bit_count:
+            pad = -machine.bit_count % 8
+            size = machine.bit_count + pad >> 3
+            machine.out.append((machine.bits << pad).to_bytes(size, "big"))
+        machine.out.append(context.data[context.payload_offset :])
+        return b"".join(machine.out)
+
+    def source(self, *, traced: bool = False) -> str:
+        """The generated Python, for people who want to read it."""
+        return "\n\n".join(self._unit(traced=traced)[0].sources)
+
+    def _enter(self, context: PacketContext, block: str) -> Run:
+        machine = self._machine
+        machine.context = context
+        machine.trace = context.trace
+        machine.data = context.data
+        machine.now_ps = context.now_ps
+        machine.length = len(context.data)
+        if context.trace is None:
+            return self._plain[block]
+        if self._traced is None:
+            self._traced = self._translate(traced=True)
+        context.trace.enter(block)
+        return self._traced[block]
+
+    def _unit(self, *, traced: bool) -> tuple[Unit, dict[str, str]]:
+        program = self.program
+        space: dict[str, Any] = {
+            "m": self._machine,
+            "rng": self._rng,
+            "from_bytes": int.from_bytes,
+        }
+        unit = Unit(
+            program=program,
+            state=self._state,
+            hashes=self.hashes,
+            machine=self._machine,
+            traced=traced,
+            space=space,
+            unaligned=_unaligned(program),
+            emit_parser=emit_parser,
+        )
+        return unit, {block: proc_name(unit, getattr(program, block)) for block in _BLOCKS}
+
+    def _translate(self, *, traced: bool) -> dict[str, Run]:
+        unit, names = self._unit(traced=traced)
+        exec(compile("\n".join(unit.sources), "<p4>", "exec"), unit.space)
+        return {block: unit.space[name] for block, name in names.items()}
+
+
+def _unaligned(program: ir.Program) -> bool:
+    """Whether the parser or deparser can stand inside a byte."""
+    if any(header.width % 8 for header in program.headers):
+        return True
+    stmts = (stmt for proc in program.procs for state in proc.states for stmt in state.body)
+    return any(isinstance(s, ir.Extract) and s.header is None and s.width % 8 for s in stmts)
