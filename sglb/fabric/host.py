@@ -141,35 +141,35 @@ class Host:
         if self._sending or not self._link_up:
             return
         if self._acks:
-            self._start(self._acks.popleft(), False)
+            self._start(self._acks.popleft(), None)
             return
         while self._waiting:
             queue = self._waiting.popleft()
-            if not queue.ready():
-                self._is_waiting.discard(id(queue))
-                continue
-            frame = queue.next_frame()
-            self._waiting.append(queue)
-            self._start(frame, True)
-            return
+            self._is_waiting.discard(id(queue))
+            if queue.ready():
+                self._start(queue.next_frame(), queue)
+                return
 
-    def _start(self, frame: bytes, is_data: bool) -> None:
-        if is_data:
-            self.stats.data_sent += 1
-        else:
+    def _start(self, frame: bytes, queue: SendQueue | None) -> None:
+        """Put a data frame of a queue pair, or an acknowledge (None), on the wire."""
+        if queue is None:
             self.stats.acks_sent += 1
+        else:
+            self.stats.data_sent += 1
         self._sending = True
         took_ps = roce.serialisation_ps(len(frame), self._rate_bps)
-        self._scheduler.call_later(took_ps, self._sent, frame, is_data)
+        self._scheduler.call_later(took_ps, self._sent, frame, queue)
 
-    def _sent(self, frame: bytes, is_data: bool) -> None:
+    def _sent(self, frame: bytes, queue: SendQueue | None) -> None:
         self._sending = False
         if self._cut:
             self._cut = False
-            self.stats.cut_data += is_data
-            self.stats.cut_acks += not is_data
+            self.stats.cut_data += queue is not None
+            self.stats.cut_acks += queue is None
         else:
             self._send(frame)
+        if queue is not None:
+            self._wake(queue)  # behind those that wait already: each gets its turn
         self._pump()
 
     def _new_qp(self) -> int:

@@ -7,8 +7,8 @@ Sender. Up to `window_packets` may be under way. Loss is found by time, in the m
 (RFC 8985): a packet is lost when one sent after it has been acknowledged and it has been on the
 way for the newest round trip plus `reorder_ps`. So packets may overtake one another by
 `reorder_ps` without any being sent twice. When nothing comes back at all, the retransmission
-timeout (RFC 6298: smoothed round trip plus four deviations, at least `rto_ps`) declares lost
-what is overdue and doubles up to `rto_max_ps`; until something is acknowledged the sender then
+timeout (RFC 6298: smoothed round trip plus four deviations, at least `rto_ps`) declares all
+under way lost and doubles up to `rto_max_ps`; until something is acknowledged the sender then
 probes with one packet at a time instead of a window.
 
 Receiver. It keeps every packet that arrives within `SPAN_PACKETS` of the first hole, drops
@@ -289,12 +289,11 @@ class SendQueue:
     def _on_timer(self) -> None:
         self._timer = None
         self._find_lost()
-        limit = self._scheduler.now_ps - self._timeout_ps()
-        late = [seq for seq, sent in self._under_way.items() if sent <= limit]
-        for seq in late:
-            del self._under_way[seq]
-        if late:
-            self._lost.extend(late)
+        oldest = next(iter(self._under_way.values()), None)
+        if oldest is not None and oldest + self._timeout_ps() <= self._scheduler.now_ps:
+            # Nothing came back for so long: whatever else is under way has no better prospects.
+            self._lost.extend(self._under_way)
+            self._under_way.clear()
             self._backoff += 1
             self.stats.timeouts += 1
         self._arm()
