@@ -114,7 +114,7 @@ class ActionProfile:
 
     `size` bounds the members of a profile, and of a selector also the sum of weights over its groups
     and one-shot sets (P4Runtime's default size semantics). `max_group_size` bounds a group's weights
-    (0: only by `size`).
+    (0: only by `size`). With `sum_of_members` both sizes count members instead of their weights.
     """
 
     def __init__(
@@ -124,6 +124,7 @@ class ActionProfile:
         hash_function: Callable[[bytes], int],
         *,
         max_group_size: int = 0,
+        sum_of_members: bool = False,
     ) -> None:
         self.name = instance.name
         self.size = instance.size
@@ -133,6 +134,7 @@ class ActionProfile:
         self.max_group_size = max_group_size
         self.members: dict[int, Member] = {}
         self.groups: dict[int, Group] = {}
+        self.sum_of_members = sum_of_members
         self.empty_lookups = 0
         self._port_up = port_up
         self._one_shots: dict[int, Choice] = {}
@@ -255,6 +257,11 @@ class ActionProfile:
         for one in self._check_call:
             one(call)
 
+    @property
+    def one_shots(self) -> int:
+        """How many entries hold a one-shot set."""
+        return len(self._one_shots)
+
     def add_one_shot(self, target: OneShot) -> Choice:
         """The choice of a one-shot set. Raises as `insert_group`."""
         if not self.selector:
@@ -269,21 +276,24 @@ class ActionProfile:
             (Member(i, a.call), a.weight, a.watch_port) for i, a in enumerate(target.actions)
         )
         choice.refresh(self._port_up)
-        self._weights += sum(weights)
+        self._weights += self._measure(weights)
         self._one_shots[id(choice)] = choice
         return choice
 
     def drop_one_shot(self, choice: Choice) -> None:
         """An entry lets go of its one-shot set."""
         if self._one_shots.pop(id(choice), None) is not None:
-            self._weights -= sum(weight for _, weight, _ in choice.slots)
+            self._weights -= self._measure([weight for _, weight, _ in choice.slots])
 
     # --- inside ---
+
+    def _measure(self, weights: Sequence[int]) -> int:
+        return len(weights) if self.sum_of_members else sum(weights)
 
     def _room(self, weights: Sequence[int], freed: int, limit: int) -> None:
         if any(weight < 1 for weight in weights):
             raise BadValue(f"{self.name}: a weight must be at least 1")
-        total = sum(weights)
+        total = self._measure(weights)
         if limit and total > limit:
             raise TableFull(f"{self.name}: weights of {total} exceed the group size {limit}")
         if self._weights - freed + total > self.size:
@@ -296,13 +306,14 @@ class ActionProfile:
         found = [self.member(m.member_id) for m in members]
         if len({m.member_id for m in members}) != len(members):
             raise BadValue(f"{self.name}: group {group.id} names a member twice; use its weight")
-        freed = sum(m.weight for m in group.members)
-        self._room([m.weight for m in members], freed, group.max_size or self.max_group_size)
+        freed = self._measure([m.weight for m in group.members])
+        weights = [m.weight for m in members]
+        self._room(weights, freed, group.max_size or self.max_group_size)
         for old in group.members:
             self.members[old.member_id].refs -= 1
         for new in found:
             new.refs += 1
-        self._weights += sum(m.weight for m in members) - freed
+        self._weights += self._measure(weights) - freed
         group.members = tuple(members)
         ordered = sorted(zip(found, members, strict=True), key=lambda pair: pair[0].id)
         group.choice = Choice((m, g.weight, g.watch_port) for m, g in ordered)

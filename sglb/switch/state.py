@@ -49,6 +49,9 @@ class ProgramState:
         self.meters: dict[int, MeterArray] = {}
         self.profiles: dict[int, ActionProfile] = {}
         limits = {p.preamble.id: p.max_group_size for p in program.p4info.action_profiles}
+        by_members = {
+            p.preamble.id for p in program.p4info.action_profiles if p.HasField("sum_of_members")
+        }
         by_instance: dict[int, ActionProfile] = {}
         engine_side: list[RegisterState | CounterState | MeterState | None] = []
         for index, instance in enumerate(code.instances):
@@ -62,6 +65,7 @@ class ProgramState:
                     port_up,
                     self.hashes[instance.algorithm or "crc32"],
                     max_group_size=limits.get(instance.p4info_id, 0),
+                    sum_of_members=instance.p4info_id in by_members,
                 )
         self.tables = tuple(
             Table(

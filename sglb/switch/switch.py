@@ -100,13 +100,25 @@ class Switch:
         """The loaded program, None without one."""
         return None if self._state is None else self._state.program
 
-    def load(self, program: CompiledProgram) -> None:
-        """Loads a program with fresh state; what the old one held is gone, its packets are dropped.
+    def new_state(self, program: CompiledProgram) -> ProgramState:
+        """State for a program, ready to be filled before `load`.
 
-        Raises a `SwitchError`, and keeps the old program, when the program's own entries do not
-        fit its tables.
+        Raises a `SwitchError` when the program's own entries do not fit its tables.
         """
-        state = ProgramState(program, self.clock, self.port_live, self._rng)
+        return ProgramState(program, self.clock, self.port_live, self._rng)
+
+    def load(self, program: CompiledProgram, state: ProgramState | None = None) -> None:
+        """Loads a program, with fresh state or one made by `new_state`.
+
+        What the old program held is gone and its packets are dropped. Raises as `new_state`, and
+        keeps the old program then.
+        """
+        if state is None:
+            state = self.new_state(program)
+        else:
+            for profile in state.profiles.values():
+                for number in self.ports:  # they may have changed since it was made
+                    profile.port_changed(number)
         engine = Interpreter(program.ir, state.pipeline, self._rng)
         pipeline = Pipeline(
             program.ir,
