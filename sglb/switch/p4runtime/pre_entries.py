@@ -1,0 +1,209 @@
+"""PacketReplicationEngineEntry: multicast groups and clone sessions.
+
+P4Runtime 1.5, "PacketReplicationEngineEntry". Ports may be given as bytes (`port`) or as the older
+number (`egress_port`); what is read back is what was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from finsy.proto import p4r
+
+from sglb.switch.p4runtime.entity import Undo, UpdateType
+from sglb.switch.p4runtime.ports import PortCodec
+from sglb.switch.p4runtime.status import Code, P4RuntimeError
+from sglb.switch.pre import CloneSession, MulticastGroup, Replica, ReplicationEngine
+
+#: egress_rid is 16 bits wide in v1model.
+MAX_INSTANCE = (1 << 16) - 1
+#: So is mcast_grp; a clone session keeps 15 bits of the number that the program gives.
+MAX_GROUP = (1 << 16) - 1
+MAX_SESSION = (1 << 15) - 1
+#: standard_metadata.priority is 3 bits wide.
+MAX_CLASS = 7
+
+
+class OldReplica(Replica):
+    """A replica whose port came in the deprecated `egress_port` field."""
+
+
+class PreHandler:
+    """Multicast groups and clone sessions of one switch."""
+
+    def __init__(self, engine: ReplicationEngine, ports: PortCodec) -> None:
+        self._engine = engine
+        self._ports = ports
+
+    def object_id(self, entity: p4r.Entity) -> int:  # noqa: ARG002 (the handlers' protocol)
+        """0: replication has no P4Info objects."""
+        return 0
+
+    def write(self, update: UpdateType, entity: p4r.Entity) -> Undo:
+        """Inserts, replaces or deletes a group or session."""
+        entry = entity.packet_replication_engine_entry
+        match entry.WhichOneof("type"):
+            case "multicast_group_entry":
+                return self._write_group(update, entry.multicast_group_entry)
+            case "clone_session_entry":
+                return self._write_session(update, entry.clone_session_entry)
+            case _:
+                raise _unset()
+
+    def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
+        """The group or session with the id, or all for id 0."""
+        entry = entity.packet_replication_engine_entry
+        match entry.WhichOneof("type"):
+            case "multicast_group_entry":
+                wanted = entry.multicast_group_entry.multicast_group_id
+                for group in self._engine.groups():
+                    if wanted in (0, group.id):
+                        yield self._group_message(group)
+            case "clone_session_entry":
+                wanted = entry.clone_session_entry.session_id
+                for session in self._engine.sessions():
+                    if wanted in (0, session.id):
+                        yield self._session_message(session)
+            case _:
+                raise _unset()
+
+    # --- multicast groups -------------------------------------------------------------------------
+
+    def _write_group(self, update: UpdateType, entry: p4r.MulticastGroupEntry) -> Undo:
+        engine = self._engine
+        what = f"multicast group {entry.multicast_group_id}"
+        _check_id(entry.multicast_group_id, MAX_GROUP, what)
+        before = engine.group(entry.multicast_group_id)
+        if update is UpdateType.DELETE:
+            engine.delete_group(entry.multicast_group_id)
+        else:
+            group = MulticastGroup(
+                entry.multicast_group_id, self._replicas(entry.replicas, what), entry.metadata
+            )
+            if update is UpdateType.INSERT:
+                engine.insert_group(group)
+            else:
+                engine.modify_group(group)
+
+        def undo() -> None:
+            if before is None:
+                engine.delete_group(entry.multicast_group_id)
+            elif update is UpdateType.DELETE:
+                engine.insert_group(before)
+            else:
+                engine.modify_group(before)
+
+        return undo
+
+    def _group_message(self, group: MulticastGroup) -> p4r.Entity:
+        message = p4r.MulticastGroupEntry(multicast_group_id=group.id, metadata=group.metadata)
+        message.replicas.extend(self._replica_message(r) for r in group.replicas)
+        return p4r.Entity(
+            packet_replication_engine_entry=p4r.PacketReplicationEngineEntry(
+                multicast_group_entry=message
+            )
+        )
+
+    # --- clone sessions ---------------------------------------------------------------------------
+
+    def _write_session(self, update: UpdateType, entry: p4r.CloneSessionEntry) -> Undo:
+        engine = self._engine
+        what = f"clone session {entry.session_id}"
+        _check_id(entry.session_id, MAX_SESSION, what)
+        before = engine.session(entry.session_id)
+        if update is UpdateType.DELETE:
+            engine.delete_session(entry.session_id)
+        else:
+            session = self._session(entry, what)
+            if update is UpdateType.INSERT:
+                engine.insert_session(session)
+            else:
+                engine.modify_session(session)
+
+        def undo() -> None:
+            if before is None:
+                engine.delete_session(entry.session_id)
+            elif update is UpdateType.DELETE:
+                engine.insert_session(before)
+            else:
+                engine.modify_session(before)
+
+        return undo
+
+    def _session(self, entry: p4r.CloneSessionEntry, what: str) -> CloneSession:
+        if entry.class_of_service > MAX_CLASS:
+            raise P4RuntimeError(
+                Code.INVALID_ARGUMENT,
+                f"{what}: class_of_service {entry.class_of_service} is not in 0..{MAX_CLASS}",
+            )
+        return CloneSession(
+            entry.session_id,
+            self._replicas(entry.replicas, what),
+            entry.class_of_service,
+            entry.packet_length_bytes,
+        )
+
+    def _session_message(self, session: CloneSession) -> p4r.Entity:
+        message = p4r.CloneSessionEntry(
+            session_id=session.id,
+            class_of_service=session.class_of_service,
+            packet_length_bytes=session.packet_length_bytes,
+        )
+        message.replicas.extend(self._replica_message(r) for r in session.replicas)
+        return p4r.Entity(
+            packet_replication_engine_entry=p4r.PacketReplicationEngineEntry(
+                clone_session_entry=message
+            )
+        )
+
+    # --- replicas ---------------------------------------------------------------------------------
+
+    def _replicas(self, messages: Sequence[p4r.Replica], what: str) -> tuple[Replica, ...]:
+        return tuple(self._replica(message, what) for message in messages)
+
+    def _replica(self, message: p4r.Replica, what: str) -> Replica:
+        old = message.WhichOneof("port_kind") == "egress_port"
+        if old:
+            port = self._ports.check(message.egress_port, what)
+        else:
+            port = self._ports.decode(message.port, what)
+        _check_instance(message.instance, what)
+        backups = []
+        for backup in message.backup_replicas:
+            other = self._ports.decode(backup.port, f"{what}, backup replica")
+            if other == port:
+                raise P4RuntimeError(
+                    Code.INVALID_ARGUMENT, f"{what}: port {port} is given as its own backup"
+                )
+            _check_instance(backup.instance, what)
+            backups.append((other, backup.instance))
+        return (OldReplica if old else Replica)(port, message.instance, tuple(backups))
+
+    def _replica_message(self, replica: Replica) -> p4r.Replica:
+        message = p4r.Replica(instance=replica.instance)
+        if isinstance(replica, OldReplica):
+            message.egress_port = replica.port
+        else:
+            message.port = self._ports.encode(replica.port)
+        for port, instance in replica.backups:
+            message.backup_replicas.add(port=self._ports.encode(port), instance=instance)
+        return message
+
+
+def _unset() -> P4RuntimeError:
+    return P4RuntimeError(
+        Code.INVALID_ARGUMENT,
+        "packet_replication_engine_entry: set multicast_group_entry or clone_session_entry",
+    )
+
+
+def _check_id(number: int, limit: int, what: str) -> None:
+    if not 0 < number <= limit:
+        raise P4RuntimeError(Code.INVALID_ARGUMENT, f"{what}: the id must be in 1..{limit}")
+
+
+def _check_instance(instance: int, what: str) -> None:
+    if instance > MAX_INSTANCE:
+        raise P4RuntimeError(
+            Code.INVALID_ARGUMENT, f"{what}: instance {instance} exceeds {MAX_INSTANCE}"
+        )
