@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
 from sglb.p4 import ast
 from sglb.p4.checked import Checked, Const
@@ -196,6 +196,12 @@ class Env:
         self.signatures: dict[int, Signature] = {}
         #: ids of expressions known at compile time, if only once constructor arguments are.
         self.known_ids: set[int] = set()
+        #: ids of declarations whose check has begun.
+        self.checked_decls: set[int] = set()
+        #: id(ExternDecl) -> its methods' and its constructors' signatures.
+        self.methods: dict[int, list[Signature]] = {}
+        #: id(ExternDecl | ParserDecl | ControlDecl | PackageDecl) -> its constructors.
+        self.constructors: dict[int, list[Signature]] = {}
         self.error_index: dict[str, int] = {}
         self.match_kinds: dict[str, ast.MatchKindDecl] = {}
         #: Declarations being checked, outermost first: naming one of them is recursion.
@@ -208,10 +214,6 @@ class Env:
     def error(self, message: str, span: Span, hint: str = "") -> P4Error:
         """An error to raise, with its source line."""
         return self.sources.fill(P4Error(message, span, hint=hint))
-
-    def fail(self, message: str, span: Span, hint: str = "") -> NoReturn:
-        """Raise an error."""
-        raise self.error(message, span, hint)
 
     def report(self, error: P4Error) -> None:
         """Note an error and go on, unless there are too many."""
@@ -245,9 +247,7 @@ class Env:
         except _Enough:
             pass
         except RecursionError:
-            self.found.append(
-                self.error("the program nests too deeply", self.checked.program.span)
-            )
+            self.found.append(self.error("the program nests too deeply", self.checked.program.span))
         if self.found:
             raise P4Errors(self.found)
 
@@ -293,7 +293,7 @@ class Env:
         """Bring a name into the innermost scope."""
         old = self.scope.names.get(name)
         if old is not None:
-            self.fail(f"'{name}' is already declared{self.place_of(old)}", span)
+            raise self.error(f"'{name}' is already declared{self.place_of(old)}", span)
         if self.scope is not self.top and self.scope.parent is not None:
             outer = self.scope.parent.find(name)
             if isinstance(outer, ast.Node) and not self.sources.is_builtin(outer.span):
@@ -314,27 +314,28 @@ class Env:
         """What a name means here; an error with the nearest name otherwise."""
         found = self.find(name, absolute=absolute)
         if found is None:
-            self.undeclared(name, span, what)
+            raise self.undeclared(name, span, what)
         return found
 
-    def undeclared(self, name: str, span: Span, what: str) -> NoReturn:
-        """Raise the error for a name that means nothing here."""
+    def undeclared(self, name: str, span: Span, what: str) -> P4Error:
+        """The error for a name that means nothing here."""
         for decl in self.defining:
             if decl.name == name:
-                self.fail(f"'{name}' cannot refer to itself: P4 has no recursion", span)
+                return self.error(f"'{name}' cannot refer to itself: P4 has no recursion", span)
         later = self.later.get(name)
         if later is not None:
-            if self.found and self.scope.find(name) is None and later.span.line < span.line:
+            if id(later) in self.checked_decls:
                 raise Poisoned  # its own declaration has failed
-            self.fail(
+            return self.error(
                 f"{what} '{name}' is used before its declaration at {later.span}",
                 span,
                 "declare it before its first use",
             )
-        self.fail(f"{what} '{name}' is not declared", span, self.near(name, self.scope.visible()))
+        hint = self.near(name, tuple(self.scope.visible()))
+        return self.error(f"{what} '{name}' is not declared", span, hint)
 
     @staticmethod
-    def near(name: str, choices: Iterator[str] | tuple[str, ...]) -> str:
+    def near(name: str, choices: tuple[str, ...]) -> str:
         """A hint that names the nearest of `choices`, '' if none is near."""
         close = difflib.get_close_matches(name, sorted(set(choices)), n=1, cutoff=0.6)
         return f"did you mean '{close[0]}'?" if close else ""
@@ -358,6 +359,7 @@ class Env:
 
     def decl(self, d: ast.Decl) -> None:
         """Check a declaration and bring its name into scope; its errors stay with it."""
+        self.checked_decls.add(id(d))
         with self.recovering():
             _DECL_RULES[type(d)](self, d)
 
