@@ -50,8 +50,8 @@ class TableEntry:
     """One entry (or, with `hit` False, the default entry). Change it through its table only.
 
     `key` is canonical (`sglb.switch.keys`), `priority` larger wins (0 where the table needs none),
-    `handle` counts from 1 in order of insertion. `metadata` is the control plane's. `counter` and
-    `meter` are the direct ones (kept whether declared or not; read them if declared).
+    `handle` counts from 1 in order of insertion. `metadata` and `cookie` are the control plane's.
+    `counter` and `meter` are the direct ones (kept whether declared or not; read them if declared).
     `idle_timeout_ns` 0 means never idle; `last_hit_ps` is kept for tables with idle timeouts.
     """
 
@@ -59,6 +59,7 @@ class TableEntry:
         "action",
         "args",
         "choice",
+        "cookie",
         "counter",
         "handle",
         "hit",
@@ -87,6 +88,7 @@ class TableEntry:
         self.choice: Choice | None = None
         self.member: Member | None = None
         self.metadata = b""
+        self.cookie = 0
         self.idle_timeout_ns = 0
         self.is_const = False
         self.last_hit_ps = 0
@@ -125,7 +127,7 @@ class Table:
         self.on_idle_entry: Callable[[Table], None] | None = None
         self._clock = clock
         self.name = decl.name
-        self.size = decl.size
+        self.size = max(decl.size, len(decl.entries))
         self.p4info_id = decl.p4info_id
         self.profile = profile
         #: Whether entries carry priorities.
@@ -135,36 +137,19 @@ class Table:
         self._entries: dict[tuple[MatchKey, int], TableEntry] = {}
         self._index: Index[TableEntry] = make_index(decl.keys)
         self._cached = any(k.kind != "exact" for k in decl.keys)
-        self._cache: dict[tuple[int, ...], TableEntry | None] = {}
+        self._cache: dict[tuple[int, ...], TableEntry] = {}
         self._handles = 0
         self._ages = decl.support_timeout
         if profile is not None:
             profile.attach(self.check)
-        self.default = self._program_default()
+        #: What runs when nothing matches; one object for the table's whole life.
+        self.default = TableEntry((), 0, 0, hit=False)
+        self._restore_default()
         self._add_program_entries()
+        #: The entry for the key, or the default entry; see `runtime.TableState`.
+        self.lookup: Callable[[tuple[int, ...], bytes, int], Match] = self._make_lookup()
 
     # --- data plane ---
-
-    def lookup(self, key: tuple[int, ...], selector: bytes, now_ps: int) -> Match:
-        """The entry for the key, or the default entry; see `runtime.TableState`."""
-        if self._cached:
-            cache = self._cache
-            if key in cache:
-                entry = cache[key]
-            else:
-                entry = self._index.find(key)
-                if len(cache) >= _CACHE_LIMIT:
-                    cache.clear()
-                cache[key] = entry
-        else:
-            entry = self._index.find(key)
-        if entry is None:
-            entry = self.default
-        elif self._ages:
-            entry.last_hit_ps = now_ps
-        if self.profile is None or entry.action >= 0:
-            return entry
-        return self._resolve(self.profile, entry, selector)
 
     def count(self, match: Match, length_bytes: int) -> None:
         """Counts a packet on the matched entry, the default entry included."""
@@ -175,6 +160,49 @@ class Table:
     def meter(self, match: Match, length_bytes: int, now_ps: int) -> Colour:
         """Runs the matched entry's meter."""
         return cast("TableEntry | IndirectMatch", match).meter.execute(length_bytes, now_ps)
+
+    def _make_lookup(self) -> Callable[[tuple[int, ...], bytes, int], Match]:
+        """A function for what this table has and nothing it lacks: this runs for every packet."""
+        default, find, profile, resolve = self.default, self._find(), self.profile, self._resolve
+        if profile is not None:
+            ages = self._ages
+
+            def indirect(key: tuple[int, ...], selector: bytes, now_ps: int) -> Match:
+                entry = find(key) or default
+                if ages:
+                    entry.last_hit_ps = now_ps
+                return entry if entry.action >= 0 else resolve(profile, entry, selector)
+
+            return indirect
+        if not self.decl.keys:
+            return lambda _key, _selector, _now_ps: default
+        if self._ages:
+
+            def ageing(key: tuple[int, ...], _selector: bytes, now_ps: int) -> Match:
+                entry = find(key) or default
+                entry.last_hit_ps = now_ps
+                return entry
+
+            return ageing
+        return lambda key, _selector, _now_ps: find(key) or default
+
+    def _find(self) -> Callable[[tuple[int, ...]], TableEntry | None]:
+        find = self._index.find
+        if not self._cached:
+            return find
+        cache = self._cache
+        absent = self.default
+
+        def cached(key: tuple[int, ...]) -> TableEntry | None:
+            entry = cache.get(key)
+            if entry is None:
+                entry = find(key) or absent
+                if len(cache) >= _CACHE_LIMIT:
+                    cache.clear()
+                cache[key] = entry
+            return entry
+
+        return cached
 
     def _resolve(self, profile: ActionProfile, entry: TableEntry, selector: bytes) -> Match:
         member = entry.member
@@ -255,6 +283,13 @@ class Table:
         self._index.remove(entry)
         self._cache.clear()
 
+    def restore(self, entry: TableEntry, target: Target) -> None:
+        """Takes back the `delete` of an entry that did `target`, its counts and order included."""
+        self._aim(entry, target)
+        self._entries[entry.key, entry.priority] = entry
+        self._index.add(entry)
+        self._cache.clear()
+
     def clear(self) -> None:
         """Removes every entry that is not const; the default stays."""
         for entry in self.entries():
@@ -274,7 +309,7 @@ class Table:
         if self.decl.const_default:
             raise ConstTable(f"table {self.name}: its default action is const")
         self._let_go(self.default)
-        self.default = self._program_default()
+        self._restore_default()
 
     def idle(self, now_ps: int) -> list[TableEntry]:
         """Entries not hit for their idle timeout; each is told once per timeout that passes."""
@@ -457,15 +492,16 @@ class Table:
             profile.group(entry.target.group_id).refs -= 1
         entry.target = ActionCall(0)
 
-    def _program_default(self) -> TableEntry:
-        decl = self.decl
-        entry = TableEntry((), 0, 0, hit=False)
+    def _restore_default(self) -> None:
+        decl, entry = self.decl, self.default
         entry.action = decl.default_action
         entry.args = decl.default_args
         entry.target = ActionCall(decl.actions[decl.default_action].p4info_id, decl.default_args)
         entry.is_const = decl.const_default
+        entry.metadata = b""
+        entry.cookie = 0
+        entry.counter.set(0, 0)
         entry.meter = Meter(packets=self._meter_packets)
-        return entry
 
     def _add_program_entries(self) -> None:
         keys = self.decl.keys
