@@ -89,6 +89,21 @@ class Token:
         """Where the token stands."""
         return Span(self.file, self.line, self.column, self.length)
 
+    def copy(self) -> Token:
+        """A token of its own with the same content."""
+        return Token(
+            self.kind,
+            self.text,
+            self.file,
+            self.line,
+            self.column,
+            self.length,
+            self.space,
+            self.first,
+            self.hidden,
+            self.macro,
+        )
+
     def end_span(self) -> Span:
         """The column just after the token."""
         return Span(self.file, self.line, self.column + self.length, 1)

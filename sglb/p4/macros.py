@@ -13,7 +13,7 @@ from sglb.p4.lexer import IDENTIFIER, STRING, Token, scan_all
 from sglb.p4.source import P4Error, Span
 
 #: Tokens that macros may produce in one program, and nesting of invocations in arguments.
-MAX_EXPANDED: Final = 500_000
+MAX_EXPANDED: Final = 200_000
 MAX_NESTING: Final = 100
 
 #: Kinds of `##` and of `#` before a parameter, in a macro's body.
@@ -223,7 +223,7 @@ class Expander:
                 argument, elided = expanded[token.text], False
             self._count(len(argument), use)
             if not elided:
-                copies = [replace(t) for t in argument] or ([_placemarker(use)] if pasted else [])
+                copies = [t.copy() for t in argument] or ([_placemarker(use)] if pasted else [])
                 if copies:
                     copies[0].space, copies[0].first = token.space, False
                 out.extend(copies)
@@ -248,9 +248,10 @@ def _gnu_comma(macro: Macro, token: Token, argument: list[Token], out: list[Toke
 
 
 def _placed(token: Token, use: Token) -> Token:
-    return replace(
-        token, file=use.file, line=use.line, column=use.column, length=use.length, first=False
-    )
+    placed = token.copy()
+    placed.file, placed.line, placed.column = use.file, use.line, use.column
+    placed.length, placed.first = use.length, False
+    return placed
 
 
 def _placemarker(use: Token) -> Token:
