@@ -24,6 +24,7 @@ class IdleWatcher:
         for table in tables:
             if table.decl.support_timeout:
                 table.on_idle_entry = self._plan
+                self._plan(table)
 
     def _plan(self, table: Table) -> None:
         due = table.next_idle_ps()
