@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Protocol, TypeVar
 
-from finsy.proto import p4i, p4r
+from finsy.proto import p4r
 
 from sglb.switch.p4runtime.status import Code, P4RuntimeError
 from sglb.switch.p4runtime.translation import Translator
@@ -100,11 +100,6 @@ class IndexMap:
         return range(index, index + 1)
 
 
-def preamble_name(preamble: p4i.Preamble) -> str:
-    """The name that messages use."""
-    return str(preamble.name)
-
-
 def all_of(undos: list[Undo]) -> Undo:
     """One undo step for several, last first."""
 
@@ -117,3 +112,28 @@ def all_of(undos: list[Undo]) -> Undo:
 
 def nothing() -> None:
     """The undo step of an update that changed nothing."""
+
+
+class ExternHandler:
+    """ExternEntry: there are none in v1model, so a read of all finds nothing."""
+
+    def object_id(self, entity: p4r.Entity) -> int:
+        """The extern instance's id."""
+        return int(entity.extern_entry.extern_id)
+
+    def write(self, update: UpdateType, entity: p4r.Entity) -> Undo:
+        """UNIMPLEMENTED."""
+        raise P4RuntimeError(
+            Code.UNIMPLEMENTED,
+            f"{update.name} of extern type {entity.extern_entry.extern_type_id}: v1model has no "
+            "externs beyond the standard ones",
+        )
+
+    def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
+        """Nothing; INVALID_ARGUMENT when one extern type is asked for."""
+        if entity.extern_entry.extern_type_id:
+            raise P4RuntimeError(
+                Code.INVALID_ARGUMENT,
+                f"extern type id {entity.extern_entry.extern_type_id} is not in the P4Info",
+            )
+        return iter(())

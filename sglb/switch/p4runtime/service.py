@@ -1,0 +1,409 @@
+"""The P4Runtime service of one switch, without a transport.
+
+Simulations call it in process, `grpc_server` serves it on a socket. All calls run on the switch's
+scheduler, one after the other: each request is atomic for the data plane and for other requests, which
+gives strictly serializable batches and makes ROLLBACK_ON_ERROR and DATAPLANE_ATOMIC the same thing.
+
+Port states have no message in P4Runtime; `on_port_state` tells them in process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from finsy.proto import p4r
+
+from sglb.switch.clock import PS_PER_NS, Scheduler
+from sglb.switch.digests import DigestList
+from sglb.switch.errors import SwitchError
+from sglb.switch.p4runtime.arbitration import Arbitration, RoleState, Send, Session
+from sglb.switch.p4runtime.bound import BoundPipeline, TranslationOptions
+from sglb.switch.p4runtime.entity import EntityHandler, Undo, UpdateType
+from sglb.switch.p4runtime.pipeline_config import PipelineConfigs
+from sglb.switch.p4runtime.status import Code, P4RuntimeError, batch_error
+from sglb.switch.tables import Table, TableEntry
+
+if TYPE_CHECKING:
+    from sglb.switch.switch import Switch
+
+#: The version of the specification that the service follows.
+API_VERSION = "1.5.0"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceOptions:
+    """Settings of a service.
+
+    `allow_device_id_zero`: the specification forbids device 0, tutorials number switches from 0.
+    `max_streams_per_role` bounds open streams. `epoch_ns` is the wall-clock time (ns since 1970) at
+    the scheduler's time 0, added to time stamps. `include_dirs` are for programs that clients send.
+    `read_chunk` is the number of entities in one ReadResponse.
+    """
+
+    allow_device_id_zero: bool = False
+    max_streams_per_role: int = 32
+    epoch_ns: int = 0
+    include_dirs: tuple[Path, ...] = ()
+    translation: TranslationOptions = field(default_factory=TranslationOptions)
+    read_chunk: int = 256
+
+
+class Stream:
+    """One StreamChannel. `close` it when the client is gone."""
+
+    def __init__(self, service: P4RuntimeService, send: Send) -> None:
+        self._service = service
+        self._send = send
+        self._session: Session | None = None
+        self._closed = False
+
+    def receive(self, request: p4r.StreamMessageRequest) -> None:
+        """Handles a message from the client.
+
+        Raises `P4RuntimeError` where the stream has to end with that status (it is closed then);
+        other mistakes are answered with a StreamError message.
+        """
+        if self._closed:
+            raise P4RuntimeError(Code.FAILED_PRECONDITION, "the stream is closed")
+        match request.WhichOneof("update"):
+            case "arbitration":
+                try:
+                    self._session = self._service.arbitration.update(
+                        self._session, self._send, request.arbitration
+                    )
+                except P4RuntimeError:
+                    self.close()
+                    raise
+            case "packet":
+                self._answer(request, self._service.packet_out)
+            case "digest_ack":
+                self._answer(request, self._service.digest_ack)
+            case _:
+                self._answer(request, _refuse_other)
+
+    def close(self) -> None:
+        """The client is gone."""
+        self._closed = True
+        if self._session is not None:
+            self._service.arbitration.close(self._session)
+            self._session = None
+
+    def _answer(
+        self,
+        request: p4r.StreamMessageRequest,
+        handle: Callable[[p4r.StreamMessageRequest, RoleState], None],
+    ) -> None:
+        try:
+            handle(request, self._service.role_of(self._session))
+        except (P4RuntimeError, SwitchError) as error:
+            problem = _as_p4runtime(error)
+            reply = p4r.StreamError(canonical_code=problem.code, message=problem.message)
+            match request.WhichOneof("update"):
+                case "packet":
+                    reply.packet_out.packet_out.CopyFrom(request.packet)
+                case "digest_ack":
+                    reply.digest_list_ack.digest_list_ack.CopyFrom(request.digest_ack)
+                case _:
+                    reply.other.other.CopyFrom(request.other)
+            self._send(p4r.StreamMessageResponse(error=reply))
+
+
+class P4RuntimeService:
+    """All RPCs of P4Runtime for one switch.
+
+    `device_id` is the switch's. The service takes over the switch's `on_cpu`, `on_idle` and
+    `digests.on_list`, and puts itself before what `on_port_event` was. `lost_packet_ins` counts
+    frames for the controller that no primary wanted, or that the program made too short.
+    """
+
+    def __init__(
+        self, switch: Switch, clock: Scheduler, options: ServiceOptions | None = None
+    ) -> None:
+        self.options = options or ServiceOptions()
+        if switch.device_id == 0 and not self.options.allow_device_id_zero:
+            raise ValueError(
+                f"switch {switch.name}: P4Runtime forbids device_id 0; choose another or set "
+                "allow_device_id_zero"
+            )
+        self.switch = switch
+        self.clock = clock
+        self.lost_packet_ins = 0
+        self.arbitration = Arbitration(
+            switch.device_id, max_sessions=self.options.max_streams_per_role
+        )
+        self._pipelines = PipelineConfigs(
+            switch, clock, self.options.translation, self.options.include_dirs
+        )
+        self._port_listeners: list[Callable[[int, bool], None]] = []
+        self._next_port_event = switch.on_port_event
+        switch.on_port_event = self._port_event
+        switch.on_cpu = self._packet_in
+        switch.on_idle = self._idle
+        switch.digests.on_list = self._digest_list
+
+    @property
+    def device_id(self) -> int:
+        """The device's id."""
+        return self.arbitration.device_id
+
+    # --- unary RPCs -------------------------------------------------------------------------------
+
+    def capabilities(
+        self, request: p4r.CapabilitiesRequest | None = None
+    ) -> p4r.CapabilitiesResponse:
+        """Capabilities; NOT_FOUND for another device's id (0 asks for none)."""
+        if request is not None and request.device_id:
+            self.arbitration.check_device(request.device_id)
+        return p4r.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
+
+    def set_forwarding_pipeline_config(
+        self, request: p4r.SetForwardingPipelineConfigRequest
+    ) -> p4r.SetForwardingPipelineConfigResponse:
+        """SetForwardingPipelineConfig; see `pipeline_config` for what a config holds."""
+        role = self.arbitration.check_primary(
+            request.device_id, request.role, _election_id(request)
+        )
+        if not role.scope.push_pipeline:
+            raise P4RuntimeError(
+                Code.PERMISSION_DENIED, f"role {role.name!r} may not push a pipeline"
+            )
+        self._pipelines.set(request)
+        return p4r.SetForwardingPipelineConfigResponse()
+
+    def get_forwarding_pipeline_config(
+        self, request: p4r.GetForwardingPipelineConfigRequest
+    ) -> p4r.GetForwardingPipelineConfigResponse:
+        """GetForwardingPipelineConfig."""
+        self.arbitration.check_device(request.device_id)
+        return self._pipelines.get(request.response_type)
+
+    def write(self, request: p4r.WriteRequest) -> p4r.WriteResponse:
+        """Write: applies the batch.
+
+        Raises `P4RuntimeError`: with UNKNOWN and one detail per update when updates failed, with
+        another code and no details when the request as a whole is refused.
+        """
+        role = self.arbitration.check_primary(
+            request.device_id, request.role, _election_id(request)
+        )
+        bound = self._bound()
+        if request.atomicity not in p4r.WriteRequest.Atomicity.values():
+            raise P4RuntimeError(Code.INVALID_ARGUMENT, f"atomicity {request.atomicity} is unknown")
+        if request.atomicity == p4r.WriteRequest.CONTINUE_ON_ERROR:
+            self._write_each(bound, role, request.updates)
+        else:
+            self._write_all_or_none(bound, role, request.updates)
+        return p4r.WriteResponse()
+
+    def _write_each(
+        self, bound: BoundPipeline, role: RoleState, updates: Sequence[p4r.Update]
+    ) -> None:
+        errors: list[P4RuntimeError | None] = []
+        for update in updates:
+            try:
+                self._write_one(bound, role, update)
+                errors.append(None)
+            except (P4RuntimeError, SwitchError) as error:
+                errors.append(_as_p4runtime(error))
+        if any(errors):
+            raise batch_error("updates", errors)
+
+    def _write_all_or_none(
+        self, bound: BoundPipeline, role: RoleState, updates: Sequence[p4r.Update]
+    ) -> None:
+        undos: list[Undo] = []
+        for i, update in enumerate(updates):
+            try:
+                undos.append(self._write_one(bound, role, update))
+            except (P4RuntimeError, SwitchError) as error:
+                for undo in reversed(undos):
+                    undo()
+                errors = [
+                    P4RuntimeError(Code.ABORTED, f"not kept, since update [{i}] failed")
+                    for _ in updates
+                ]
+                errors[i] = _as_p4runtime(error)
+                text = f"nothing was written: update [{i}] failed: {errors[i].message}"
+                raise P4RuntimeError(Code.UNKNOWN, text, [e.to_error() for e in errors]) from error
+
+    def _write_one(self, bound: BoundPipeline, role: RoleState, update: p4r.Update) -> Undo:
+        if update.type not in p4r.Update.Type.values() or not update.type:
+            raise P4RuntimeError(Code.INVALID_ARGUMENT, f"update type {update.type} is not one")
+        handler = _handler(bound, update.entity)
+        object_id = handler.object_id(update.entity)
+        if not role.scope.allows(object_id):
+            raise P4RuntimeError(
+                Code.PERMISSION_DENIED,
+                f"role {role.name!r} may not write object {object_id:#010x}",
+            )
+        return handler.write(UpdateType(update.type), update.entity)
+
+    def read(self, request: p4r.ReadRequest) -> Iterator[p4r.ReadResponse]:
+        """Read: all that is found at the time of the call, in chunks.
+
+        Raises `P4RuntimeError` at once when the request as a whole is refused. When single requests
+        of the batch are wrong, the iterator gives what the others found and then raises UNKNOWN with
+        one detail per request.
+        """
+        self.arbitration.check_device(request.device_id)
+        scope = self.arbitration.role(request.role).scope
+        bound = self._bound()
+        found: list[p4r.Entity] = []
+        errors: list[P4RuntimeError | None] = []
+        for wanted in request.entities:
+            try:
+                handler = _handler(bound, wanted)
+                entities = list(handler.read(wanted))
+                found += [e for e in entities if scope.allows(handler.object_id(e))]
+                errors.append(None)
+            except (P4RuntimeError, SwitchError) as error:
+                errors.append(_as_p4runtime(error))
+        failure = batch_error("read requests", errors) if any(errors) else None
+        return self._responses(found, failure)
+
+    def _responses(
+        self, found: Sequence[p4r.Entity], failure: P4RuntimeError | None
+    ) -> Iterator[p4r.ReadResponse]:
+        chunk = self.options.read_chunk
+        for i in range(0, len(found), chunk):
+            yield p4r.ReadResponse(entities=found[i : i + chunk])
+        if failure is not None:
+            raise failure
+
+    def _bound(self) -> BoundPipeline:
+        bound = self._pipelines.current
+        if bound is None:
+            raise P4RuntimeError(
+                Code.FAILED_PRECONDITION,
+                f"no forwarding pipeline config is set for device {self.device_id}",
+            )
+        return bound
+
+    # --- streams ----------------------------------------------------------------------------------
+
+    def open_stream(self, send: Send) -> Stream:
+        """A StreamChannel; `send` is called with each message for the client."""
+        return Stream(self, send)
+
+    def role_of(self, session: Session | None) -> RoleState:
+        """The role whose primary a session is; PERMISSION_DENIED for everybody else."""
+        if session is not None:
+            role = self.arbitration.role(session.role)
+            if role.primary is session:
+                return role
+        raise P4RuntimeError(Code.PERMISSION_DENIED, "only the primary may send this message")
+
+    def packet_out(self, request: p4r.StreamMessageRequest, role: RoleState) -> None:  # noqa: ARG002
+        """Sends a PacketOut into the pipeline; raises what a StreamError has to say."""
+        bound = self._pipelines.live
+        if bound is None:
+            raise P4RuntimeError(
+                Code.FAILED_PRECONDITION, "no forwarding pipeline config is committed"
+            )
+        self.switch.packet_out(bound.packet_out.pack(request.packet))
+
+    def digest_ack(self, request: p4r.StreamMessageRequest, role: RoleState) -> None:
+        """Takes a DigestListAck; raises what a StreamError has to say."""
+        bound = self._pipelines.live
+        digest_id = request.digest_ack.digest_id
+        if bound is None or digest_id not in bound.digest_ids:
+            raise P4RuntimeError(
+                Code.INVALID_ARGUMENT, f"digest id {digest_id} is not in the P4Info"
+            )
+        if not role.scope.allows(digest_id):
+            raise P4RuntimeError(
+                Code.PERMISSION_DENIED, f"role {role.name!r} may not use digest {digest_id}"
+            )
+        self.switch.digests.ack(digest_id, request.digest_ack.list_id)
+
+    # --- from the switch --------------------------------------------------------------------------
+
+    def on_port_state(self, callback: Callable[[int, bool], None]) -> None:
+        """`callback(port, up)` is called when the switch notices that a port changed."""
+        self._port_listeners.append(callback)
+
+    def port_states(self) -> dict[int, bool]:
+        """Which ports are up, as far as the switch knows; the CPU port is not among them."""
+        cpu = self.switch.config.cpu_port
+        return {n: port.live for n, port in sorted(self.switch.ports.items()) if n != cpu}
+
+    def _port_event(self, port: int, up: bool) -> None:
+        for listener in self._port_listeners:
+            listener(port, up)
+        if self._next_port_event is not None:
+            self._next_port_event(port, up)
+
+    def _primaries(self, wants: Callable[[RoleState], bool]) -> list[Session]:
+        return [
+            role.primary
+            for role in self.arbitration.roles()
+            if role.primary is not None and wants(role)
+        ]
+
+    def _packet_in(self, frame: bytes) -> None:
+        bound = self._pipelines.live
+        if bound is None:
+            self.lost_packet_ins += 1
+            return
+        try:
+            packet = bound.packet_in.unpack(frame)
+        except P4RuntimeError:
+            self.lost_packet_ins += 1
+            return
+        sessions = self._primaries(lambda role: role.scope.wants_packet(packet.metadata))
+        if not sessions:
+            self.lost_packet_ins += 1
+        for session in sessions:
+            session.send(p4r.StreamMessageResponse(packet=packet))
+
+    def _digest_list(self, digests: DigestList) -> None:
+        bound = self._pipelines.live
+        if bound is None:
+            return
+        stamp = self._stamp(digests.time_ps)
+        message = bound.digest_handler.list_message(digests, stamp)
+        for session in self._primaries(lambda role: role.scope.allows(digests.digest_id)):
+            session.send(p4r.StreamMessageResponse(digest=message))
+
+    def _idle(self, table: Table, entries: Sequence[TableEntry]) -> None:
+        bound = self._pipelines.live
+        if bound is None or table.p4info_id not in bound.tables:
+            return
+        handler = bound.table_handler
+        message = p4r.IdleTimeoutNotification(
+            table_entry=[handler.idle_message(table.p4info_id, e) for e in entries],
+            timestamp=self._stamp(self.clock.now_ps),
+        )
+        for session in self._primaries(lambda role: role.scope.allows(table.p4info_id)):
+            session.send(p4r.StreamMessageResponse(idle_timeout_notification=message))
+
+    def _stamp(self, time_ps: int) -> int:
+        return self.options.epoch_ns + time_ps // PS_PER_NS
+
+
+def _election_id(
+    request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest,
+) -> p4r.Uint128 | None:
+    return request.election_id if request.HasField("election_id") else None
+
+
+def _handler(bound: BoundPipeline, entity: p4r.Entity) -> EntityHandler:
+    kind = entity.WhichOneof("entity")
+    if kind is None:
+        raise P4RuntimeError(Code.INVALID_ARGUMENT, "the entity is not set")
+    return bound.handlers[kind]
+
+
+def _refuse_other(request: p4r.StreamMessageRequest, role: RoleState) -> None:  # noqa: ARG001
+    if request.WhichOneof("update") is None:
+        raise P4RuntimeError(Code.INVALID_ARGUMENT, "the stream message has no content")
+    raise P4RuntimeError(Code.UNIMPLEMENTED, "no architecture-specific messages are known")
+
+
+def _as_p4runtime(error: P4RuntimeError | SwitchError) -> P4RuntimeError:
+    if isinstance(error, P4RuntimeError):
+        return error
+    return P4RuntimeError(Code[error.code], str(error))
