@@ -8,6 +8,7 @@ names are kept while parsing. Layers: `parser_core` (cursor, scopes, errors), `p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -326,7 +327,7 @@ class Parser(TableParser):
             locals_.append(self.constant(annotations))
         elif kind == "value_set":
             locals_.append(self._value_set(annotations))
-        elif self.skip_type(0) is not None:
+        elif self.at_declaration():
             locals_.append(self.variable_or_instance(annotations))
         else:
             raise self.unexpected("expected a state or a declaration")
@@ -399,7 +400,7 @@ class Parser(TableParser):
                 self.token.span,
                 "end it with apply { … }",
             )
-        if self.skip_type(0) is not None:
+        if self.at_declaration():
             return self.variable_or_instance(annotations)
         raise self.unexpected(
             "expected a declaration or 'apply'", "statements stand inside apply { … }"
@@ -431,6 +432,7 @@ def parse_program(
     parser: Parser | None = None
     try:
         tokens = [classify(token) for token in preprocessor.tokens()]
+        sources.digest = sha256("\n".join(t.text for t in tokens).encode()).hexdigest()
         tokens.append(_closing(tokens[-1].end_span() if tokens else Span(filename, 1, 1)))
         parser = Parser(tokens)
         program = parser.program()

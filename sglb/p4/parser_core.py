@@ -33,9 +33,6 @@ _HABITS: Final = {
     "uint32_t": "P4's unsigned integers are bit<W>, here bit<32>",
     "uint64_t": "P4's unsigned integers are bit<W>, here bit<64>",
     "boolean": "P4's truth values are bool",
-    "while": "P4 has no while; use for (…) or a parser loop",
-    "elif": "write else if",
-    "elseif": "write else if",
     "function": "a function starts with its result type",
     "var": "a variable starts with its type",
     "let": "a variable starts with its type",
@@ -124,13 +121,17 @@ class ParserCore(ABC):
         """Count one level of nesting, and refuse what goes too deep."""
         self._depth += 1
         if self._depth > MAX_NESTING:
-            raise self.error(
-                f"nested more than {MAX_NESTING} levels deep",
-                self.token.span,
-                hint="name the inner parts (constants, variables, actions)",
-            )
+            raise self.too_deep()
         yield
         self._depth -= 1
+
+    def too_deep(self) -> P4Error:
+        """The error for what nests too deeply."""
+        return self.error(
+            f"nested more than {MAX_NESTING} levels deep",
+            self.token.span,
+            hint="name the inner parts (constants, variables, actions)",
+        )
 
     # --- spans and errors -------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from sglb.p4 import ast
 from sglb.p4.lexer import EOF, NAME_KINDS, NUMBER, STRING, Token, integer_value, unquote
-from sglb.p4.parser_core import BASE_TYPE_KINDS
+from sglb.p4.parser_core import BASE_TYPE_KINDS, MAX_NESTING
 from sglb.p4.parser_types import TypeParser
 
 # Binding strength of the binary operators, `? :` being weaker than all. Unlike C's, comparisons are
@@ -74,6 +74,8 @@ class ExpressionParser(TypeParser):
         prefixes: list[Token] = []
         while self.token.kind in _PREFIXES:
             prefixes.append(self.advance())
+            if len(prefixes) > MAX_NESTING:
+                raise self.too_deep()
         out = self._cast_or_postfix()
         for prefix in reversed(prefixes):
             out = ast.Unary(span=self.span_from(prefix), op=prefix.kind, operand=out)

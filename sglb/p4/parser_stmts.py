@@ -11,6 +11,12 @@ from sglb.p4.parser_exprs import ExpressionParser
 _ASSIGNMENTS: Final = frozenset(
     {"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", "|+|=", "|-|="}
 )
+_NO_STATEMENTS: Final = {
+    "while": "P4 has no while; use for (…), or a parser loop",
+    "do": "P4 has no do; use for (…), or a parser loop",
+    "elif": "write else if",
+    "elseif": "write else if",
+}
 #: Statements that a parser state may not hold.
 _NOT_IN_STATES: Final = frozenset(
     {"return", "exit", "switch", "for", "break", "continue", "transition"}
@@ -55,7 +61,7 @@ class StatementParser(ExpressionParser):
             return self._block(annotations, "", in_state=in_state)
         if kind == "for":
             return self._for()
-        if kind == "const" or self._at_declaration():
+        if kind == "const" or self.at_declaration():
             return self._declaration_statement(annotations)
         if annotations:
             raise self.unexpected(
@@ -69,7 +75,7 @@ class StatementParser(ExpressionParser):
         annotations = self.annotations()
         if self.token.kind == "{":
             return self._block(annotations, "", in_state=in_state)
-        if self._at_declaration() or self.token.kind == "const":
+        if self.at_declaration() or self.token.kind == "const":
             raise self.error(
                 "a declaration cannot stand alone here", self.token.span, "put it in braces"
             )
@@ -99,7 +105,7 @@ class StatementParser(ExpressionParser):
 
     # --- declarations -----------------------------------------------------------------------------
 
-    def _at_declaration(self) -> bool:
+    def at_declaration(self) -> bool:
         """Whether a variable or an instance is declared here.
 
         `T.apply()` starts with a type and declares nothing; a name that is no type opens a
@@ -115,7 +121,8 @@ class StatementParser(ExpressionParser):
         following = self.peek(after)
         if following.kind == "(" and not self.is_declared(self.token.text):
             closed = self._skip_brackets(after)
-            following = self.peek(closed) if closed is not None else following
+            if closed is not None and self.peek(closed + 1).kind in (";", "="):
+                following = self.peek(closed)
         return following.kind in NAME_KINDS and not following.first
 
     def _declaration_statement(self, annotations: tuple[ast.Annotation, ...]) -> ast.DeclStmt:
@@ -239,6 +246,9 @@ class StatementParser(ExpressionParser):
         start = self.token
         if start.kind in ("++", "-", "+", "!", "~") or start.kind == "else":
             raise self.unexpected("expected a statement")
+        habit = _NO_STATEMENTS.get(start.text, "")
+        if habit and self.peek().kind in ("(", "{") and not self.is_declared(start.text):
+            raise self.error(f"'{start.text}' is no statement of P4", start.span, habit)
         target = self.postfix()
         op = self._assignment_operator()
         if op is not None:
@@ -369,7 +379,7 @@ class StatementParser(ExpressionParser):
         while self.token.kind != end:
             start = self.token
             annotations = self.annotations()
-            if declarations and (annotations or self._at_declaration()):
+            if declarations and (annotations or self.at_declaration()):
                 decl = self._variable(annotations, self.type_ref())
                 out.append(ast.DeclStmt(span=start.span, decl=decl))
             else:

@@ -44,8 +44,9 @@ class TableParser(StatementParser):
         while self.token.kind not in ("}", "end of file"):
             self._property(parts)
         self.expect("}", "to close the table")
-        if parts.actions is None and not parts.properties and parts.keys is None:
-            raise self.error(f"table '{name.text}' is empty", name.span, "a table needs actions")
+        if parts.actions is None:
+            hint = "add actions = { … }, in which NoAction may stand alone"
+            raise self.error(f"table '{name.text}' has no actions", name.span, hint)
         self.declare_object(name.text)
         return ast.TableDecl(
             span=name.span,
