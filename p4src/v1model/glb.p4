@@ -1,6 +1,5 @@
 // Global load balancing for a fabric of v1model switches. SPDX-License-Identifier: Apache-2.0
 #include <core.p4>
-#define V1MODEL_VERSION 20200408
 #include <v1model.p4>
 
 #include "../include/sizes.p4"
@@ -19,7 +18,6 @@
 #include "notify.p4"
 #include "ecn.p4"
 
-const bit<32> NORMAL_PACKET = 0;
 const bit<32> EGRESS_CLONE = 2;
 
 control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {
