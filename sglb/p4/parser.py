@@ -432,7 +432,9 @@ def parse_program(
     parser: Parser | None = None
     try:
         tokens = [classify(token) for token in preprocessor.tokens()]
-        sources.digest = sha256("\n".join(t.text for t in tokens).encode()).hexdigest()
+        sources.digest = sha256(
+            "\n".join(t.text for t in tokens).encode("utf-8", "surrogatepass")
+        ).hexdigest()
         tokens.append(_closing(tokens[-1].end_span() if tokens else Span(filename, 1, 1)))
         parser = Parser(tokens)
         program = parser.program()

@@ -40,10 +40,12 @@ class SourceMap:
     """Source texts of a program and its includes, by the file names that spans carry.
 
     `main` is the program's own file name; `warnings` grows as phases find something to say.
+    `digest` is the SHA-256 of the preprocessed program's tokens, in hex.
     """
 
     main: str
     warnings: list[P4Warning] = field(default_factory=list)
+    digest: str = ""
     _segments: dict[str, list[_Segment]] = field(default_factory=dict)
 
     def add(self, file: str, lines: tuple[str, ...], *, first: int = 1, physical: int = 1) -> None:
