@@ -46,6 +46,12 @@ class ControlPlane(Protocol):
     def start(self) -> None:
         """Installs what the fabric needs before the first packet, at virtual time 0."""
 
+    def switch_restarted(self, switch_id: int) -> None:
+        """A switch came back with the program loaded and all its tables empty."""
+
+    def rate_changed(self, link_id: int, rate_bps: int) -> None:
+        """A link's ports negotiated another rate, now (what a port-speed event tells a NOS)."""
+
     def report(self) -> Mapping[str, object]:
         """What it wants in the run's JSON: counters, profile allocation, reactions."""
 
@@ -62,7 +68,10 @@ class ControlPlaneNotFoundError(LookupError):
 
 
 def load_control_plane(name: str = "default") -> ControlPlaneFactory:
-    """The installed control plane called `name`; raises `ControlPlaneNotFoundError` naming the others."""
+    """The installed control plane called `name`.
+
+    Raises `ControlPlaneNotFoundError`, which names the others.
+    """
     found = entry_points(group=GROUP)
     for point in found:
         if point.name == name:
