@@ -32,7 +32,7 @@ from sglb.p4.types import (
     TypeVarT,
     VoidT,
 )
-from sglb.p4.unify import Unifier, bare, has_vars, is_block, substitute
+from sglb.p4.unify import Unifier, bare, has_vars, is_block, matches, substitute
 
 # --- signatures -----------------------------------------------------------------------------------
 
@@ -86,7 +86,10 @@ def _default_value(env: Env, p: ast.Param, t: Type) -> None:
     assert p.default is not None
     if p.direction in ("out", "inout"):
         raise env.error(f"the {p.direction} parameter '{p.name}' cannot have a default", p.span)
-    env.expr(p.default)
+    got = env.expr(p.default)
+    if is_block(t):
+        _object(env, p, t, got, ast.Argument(span=p.default.span, value=p.default))
+        return
     coerce(env, p.default, t, f"the default of '{p.name}'")
     if not env.known(p.default):
         raise env.error(f"the default of '{p.name}' must be known at compile time", p.default.span)
@@ -276,10 +279,30 @@ def _infer(
             continue
         if not unifier.unify(substitute(t, fresh), env.type(a.value)):
             raise _inference_clash(env, sig, p, t, a, unifier)
-    return {p: _inferred(env, sig, p, unifier.resolve(fresh[p]), span) for p in params}
+    return {
+        p: DontCareT()
+        if has_vars(t := unifier.resolve(fresh[p])) and (p in given or _absent(sig, p, paired))
+        else _inferred(env, sig, p, t, span)
+        for p in params
+    }
+
+
+def _absent(sig: Signature, name: str, paired: Sequence[ast.Argument | None]) -> bool:
+    """Whether every parameter with the type parameter in its type is optional and left out."""
+    probe = {name: TypeVarT("#")}
+    users = [a for t, a in zip(sig.types, paired, strict=True) if has_vars(substitute(t, probe))]
+    return bool(users) and all(a is None for a in users)
 
 
 def _inferred(env: Env, sig: Signature, name: str, t: Type, span: Span) -> Type:
+    if isinstance(t, StructT) and t.decl is None:
+        raise env.error(
+            f"cannot infer the type argument {name} of '{sig.name}' from a struct expression",
+            span,
+            "write its type before it, like (S){…}",
+        )
+    if isinstance(t, StringT) and _at_run_time(sig, name):
+        raise env.error(f"'{sig.name}' cannot be given a string here", span)
     if has_vars(t):
         raise env.error(
             f"cannot infer the type argument {name} of '{sig.name}'",
@@ -307,7 +330,9 @@ def _no_width(t: Type) -> bool:
 
 
 def _at_run_time(sig: Signature, name: str) -> bool:
-    """Whether a parameter with a direction has the type parameter in its type."""
+    """Whether values of the type parameter are passed or computed at run time."""
+    if isinstance(sig.decl, ast.FunctionDecl) and sig.decl.body is not None:
+        return True
     probe = {name: TypeVarT("#")}
     return any(
         p.direction and has_vars(substitute(t, probe))
@@ -387,7 +412,9 @@ def _argument(
         _object(env, p, t, got, a)
         return
     coerce(env, a.value, t, what)
-    if (constructor or (not p.direction and not action)) and not env.known(a.value):
+    if not constructor and (p.direction or action or id(a.value) in env.data_ids):
+        return
+    if not env.known(a.value):
         raise env.error(f"{what} must be known at compile time", a.span)
 
 
@@ -411,16 +438,6 @@ def _object(env: Env, p: ast.Param, want: Type, got: Type, a: ast.Argument) -> N
         if not unifier.unify(want, got):
             raise block_mismatch(env, p, want, got, a.span, unifier)
         return
-    if isinstance(want, ExternT | PackageT) and type(want) is type(got):
-        unifier = Unifier(lambda t: block_params(env, t))
-        if unifier.unify(want, got) and _same_name(want, got):
-            return
+    if isinstance(want, ExternT | PackageT) and matches(want, got):
+        return
     raise env.error(f"argument '{p.name}' must be a {want}, but this is {got}", a.span)
-
-
-def _same_name(a: Type, b: Type) -> bool:
-    return (
-        isinstance(a, ExternT | PackageT)
-        and isinstance(b, ExternT | PackageT)
-        and (a.name == b.name and len(a.args) == len(b.args))
-    )

@@ -45,6 +45,8 @@ def _result_is_value(env: Env, d: ast.FunctionDecl, sig: Signature) -> None:
     if is_block(sig.result):
         raise env.error(f"a function cannot return {sig.result}", d.span)
     for p, t in zip(sig.params, sig.types, strict=True):
+        if p.optional:
+            raise env.error(f"'{p.name}' cannot be optional here: the function has a body", p.span)
         if isinstance(t, ParserT | ControlT | PackageT):
             raise env.error(f"parameter '{p.name}' of a function cannot have type {t}", p.span)
 
@@ -136,9 +138,11 @@ def _method(
     if constructor and m.type_params:
         raise env.error("a constructor has no type parameters of its own", m.span)
     sig = signature_of(env, d if constructor else m, m, d.type_params if constructor else ())
-    for p in sig.params:
+    for p, t in zip(sig.params, sig.types, strict=True):
         if constructor and p.direction:
             raise env.error("a constructor's parameters have no direction", p.span)
+        if isinstance(t, ParserT | ControlT | PackageT):
+            raise env.error(f"an extern cannot take {t} as parameter '{p.name}'", p.span)
     others = constructors if constructor else methods
     for other in others:
         if other.name == sig.name and _same_call(sig, other):
@@ -205,20 +209,19 @@ def check_control(env: Env, d: ast.ControlDecl) -> None:
 def _block_header(env: Env, d: ast.ParserDecl | ast.ControlDecl) -> None:
     """Type parameters, parameters and constructor parameters, brought into scope."""
     kind = "parser" if isinstance(d, ast.ParserDecl) else "control"
-    body = d.states if isinstance(d, ast.ParserDecl) else d.body
-    if body is not None and d.type_params:
-        raise env.error(f"a {kind} with a body cannot be generic", d.span)
     declare_type_params(env, d.type_params, d.span)
     both = d.params + d.constructor_params
     unique(env, [(p.name, p.span) for p in both], "parameter")
     sig = make_signature(env, d, d.params, type_params=d.type_params)
     for p, t in zip(sig.params, sig.types, strict=True):
-        if isinstance(t, ParserT | ControlT | PackageT | IntT | StringT):
+        if isinstance(t, ParserT | ControlT | PackageT):
             raise env.error(f"parameter '{p.name}' of a {kind} cannot have type {t}", p.span)
-    made = make_signature(env, d, d.constructor_params)
+    made = make_signature(env, d, d.constructor_params, type_params=d.type_params)
     for p, t in zip(made.params, made.types, strict=True):
         if p.direction:
             raise env.error("constructor parameters have no direction", p.span)
+        if p.optional:
+            raise env.error(f"'{p.name}' cannot be optional here", p.span)
         if isinstance(t, PackageT):
             raise env.error(f"parameter '{p.name}' cannot be a package", p.span)
     env.signatures[id(d)] = sig

@@ -7,7 +7,7 @@ from typing import Final
 
 from sglb.p4 import ast
 from sglb.p4.check_action_lists import bind_whole, find_listed
-from sglb.p4.check_parsers import check_keys
+from sglb.p4.check_parsers import check_keys, spread
 from sglb.p4.coerce import const_of
 from sglb.p4.scope import Env
 from sglb.p4.types import BitsT, DontCareT, IntT, SerEnumT, SetT, Type
@@ -19,7 +19,7 @@ _ORDERED: Final = ("ternary", "range", "optional")
 
 def check_entries(env: Env, d: ast.TableDecl, types: Sequence[Type | None]) -> None:
     """Check the entries of a table whose key fields have `types` (None: in error)."""
-    if not d.keys:
+    if not d.keys and d.entries:
         raise env.error(
             f"table '{d.name}' has no key, so it cannot have entries",
             d.span,
@@ -44,6 +44,12 @@ def _action(env: Env, d: ast.TableDecl, e: ast.TableEntry) -> None:
 
 def _priority(env: Env, d: ast.TableDecl, e: ast.TableEntry) -> None:
     if e.priority is None:
+        if not d.entries_const and _needs_priority(d, e):
+            raise env.error(
+                "this entry needs a priority, since others have one",
+                e.span,
+                "write priority = …: before its key, or make all the entries const",
+            )
         return
     t = env.expr(e.priority)
     value = const_of(env, e.priority)
@@ -60,12 +66,19 @@ def _priority(env: Env, d: ast.TableDecl, e: ast.TableEntry) -> None:
         )
 
 
+def _needs_priority(d: ast.TableDecl, e: ast.TableEntry) -> bool:
+    """Whether the first entry lacks a priority although a later one has one."""
+    entries = d.entries or ()
+    return e is entries[0] and any(x.priority is not None for x in entries)
+
+
 def _keys(env: Env, d: ast.TableDecl, e: ast.TableEntry, types: Sequence[Type]) -> None:
     check_keys(env, e.keys, types, e)
     assert d.keys is not None
-    if len(e.keys) != len(d.keys):
+    keys = spread(env, e.keys, types)
+    if len(keys) != len(d.keys):
         return  # one `default` for all fields
-    for key, field, t in zip(e.keys, d.keys, types, strict=True):
+    for key, field, t in zip(keys, d.keys, types, strict=True):
         if not env.known(key):
             raise env.error("an entry's key must be known at compile time", key.span)
         _by_kind(env, key, field.match_kind, t)

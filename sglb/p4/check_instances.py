@@ -37,6 +37,8 @@ def construct(env: Env, ref: ast.TypeRef, args: Sequence[ast.Argument], span: Sp
 def _constructed(env: Env, ref: ast.TypeRef) -> _INSTANTIABLE:
     decl = type_decl(env, ref) if isinstance(ref, ast.NamedType) else None
     if isinstance(decl, ast.TypedefDecl):
+        if isinstance(ref, ast.NamedType) and ref.args:
+            raise env.error(f"'{decl.name}' is not generic", ref.span)
         decl = _behind(env, decl)
     if decl is None or isinstance(decl, TypeParam) or not isinstance(decl, _INSTANTIABLE):
         what = resolve(env, ref) if not isinstance(decl, TypeParam) else decl.name
@@ -92,7 +94,9 @@ def check_instance(env: Env, d: ast.Instance) -> None:
         _abstract_methods(env, d, info.result)
     elif d.body:
         raise env.error("only extern instances can have a body", d.span)
-    if isinstance(info.result, PackageT) and d.name == "main":
+    if d.name == "main" and env.frame.place is Place.TOP:
+        if not isinstance(info.result, PackageT):
+            raise env.error(f"'main' must be a package, not {info.result}", d.span)
         env.checked.main = d
 
 

@@ -6,12 +6,13 @@ from typing import Final
 
 from sglb.p4 import ast
 from sglb.p4.check_calls import block_signature, call, choose, specialise
+from sglb.p4.check_core_methods import check_core_method
 from sglb.p4.check_instances import construct
 from sglb.p4.check_refs import check_lvalue
 from sglb.p4.check_types import describe, resolve, type_decl
 from sglb.p4.checked import CallInfo, CallKind
 from sglb.p4.coerce import const_of
-from sglb.p4.scope import Env, Overloads, Place, expr_rule
+from sglb.p4.scope import Env, Overloads, Place, Poisoned, expr_rule
 from sglb.p4.source import Span
 from sglb.p4.types import (
     ApplyResultT,
@@ -53,6 +54,7 @@ def check_call(env: Env, e: ast.Call) -> Type:
             info = _named_call(env, e, callee)
         case ast.TypeExpr():
             info = construct(env, callee.type, e.args, e.span)
+            _no_abstract(env, e, info)
             env.checked.types[id(callee)] = info.result
             env.known_ids.add(id(e))
         case ast.Member(base=ast.TypeExpr() as base):
@@ -63,6 +65,16 @@ def check_call(env: Env, e: ast.Call) -> Type:
             raise env.error("this cannot be called", callee.span)
     env.checked.calls[id(e)] = info
     return info.result
+
+
+def _no_abstract(env: Env, e: ast.Call, info: CallInfo) -> None:
+    decl = info.target
+    if isinstance(decl, ast.ExternDecl) and any(m.abstract for m in decl.methods):
+        raise env.error(
+            f"'{decl.name}' has abstract methods: it needs a declaration that implements them",
+            e.span,
+            f"declare {info.result}(…) name = {{ … }};",
+        )
 
 
 def _no_calls_in_keysets(env: Env, e: ast.Call) -> None:
@@ -85,6 +97,8 @@ def _named_call(env: Env, e: ast.Call, callee: ast.Name) -> CallInfo:
         )
     _no_calls_in_keysets(env, e)
     sigs = [env.signatures[id(d)] for d in entity.decls if id(d) in env.signatures]
+    if not sigs:
+        raise Poisoned  # their own declarations have failed
     sig = choose(env, sigs, e.args, e.span)
     decl = sig.decl
     assert isinstance(decl, ast.FunctionDecl)
@@ -109,8 +123,7 @@ def _type_args(env: Env, e: ast.Call) -> tuple[Type, ...]:
 
 
 def _parser_only(env: Env, e: ast.Call, decl: ast.FunctionDecl) -> None:
-    core = decl.body is None and decl.name in _PARSER_ONLY and env.sources.is_builtin(decl.span)
-    if core and env.frame.place is not Place.STATE:
+    if decl.body is None and decl.name in _PARSER_ONLY and env.frame.place is not Place.STATE:
         raise not_here(env, f"'{decl.name}' cannot be called", e.span, "only parsers may call it")
 
 
@@ -184,7 +197,7 @@ def _block_call(
 
 def _method_call(env: Env, e: ast.Call, callee: ast.Member) -> CallInfo:
     base = env.expr(callee.base)
-    if callee.name in _SIZES:
+    if callee.name in _SIZES and not isinstance(base, ExternT):
         return _size(env, e, callee.name, base, callee.base)
     match base:
         case ExternT():
@@ -220,11 +233,12 @@ def _extern_method(env: Env, e: ast.Call, callee: ast.Member, base: ExternT) -> 
         )
     sig = choose(env, sigs, e.args, e.span)
     type_args, bound, result = call(env, sig, _type_args(env, e), e.args, e.span)
+    check_core_method(env, e, base.name, callee.name, type_args, bound)
     return CallInfo(CallKind.METHOD, callee.name, sig.decl, callee.base, type_args, bound, result)
 
 
 def _table_apply(env: Env, e: ast.Call, callee: ast.Member, base: TableT) -> CallInfo:
-    if env.frame.place is not Place.APPLY:
+    if env.frame.place not in (Place.APPLY, Place.TABLE):
         hint = "apply it in the control's apply block" if env.frame.place is Place.ACTION else ""
         raise not_here(env, f"table '{base.name}' cannot be applied", e.span, hint)
     if e.args or e.type_args:

@@ -242,7 +242,7 @@ def _number_hint(t: Type) -> str:
 def arith_type(env: Env, e: ast.Expr, op: str, left: ast.Expr, right: ast.Expr) -> Type:
     """Type of an arithmetic or bitwise operation, also for `op=` statements."""
     t = meet(env, e, left, right, _WORD[op])
-    if isinstance(t, IntT) and op in ("|+|", "|-|", "&", "|", "^"):
+    if isinstance(t, IntT) and op in ("|+|", "|-|"):
         raise env.error(
             f"'{op}' is not defined on int, which has no width",
             e.span,
@@ -269,11 +269,14 @@ def _arithmetic(env: Env, e: ast.Binary) -> Type:
 
 
 def _power_of_two(env: Env, e: ast.Binary) -> None:
+    """At run time, only a shift or mask can stand for a division."""
+    divisor = const_of(env, e.right)
+    if isinstance(divisor, int) and divisor > 0 and divisor & (divisor - 1) == 0:
+        return
     word = "division" if e.op == "/" else "modulo"
     raise env.error(
-        f"{word} is possible only between values known at compile time",
+        f"{word} is possible only between values known at compile time, or by a power of two",
         e.span,
-        "by a power of two, use >> and & instead",
     )
 
 
@@ -312,6 +315,8 @@ def common(env: Env, left: ast.Expr, a: Type, right: ast.Expr, b: Type) -> Type 
         if _adapts(e, source, target):
             coerce(env, e, target, "this operand")
             return target
+    if isinstance(a, SerEnumT) and isinstance(b, SerEnumT) and a.underlying == b.underlying:
+        return common(env, left, numeric(env, left), right, numeric(env, right))
     if isinstance(a, SerEnumT) and isinstance(b, BitsT | IntT):
         return common(env, left, numeric(env, left), right, b)
     if isinstance(b, SerEnumT) and isinstance(a, BitsT | IntT):

@@ -151,13 +151,15 @@ def _select(env: Env, select: ast.Select, names: set[str]) -> None:
 
 def check_keys(env: Env, keys: Sequence[ast.Expr], types: Sequence[Type], node: ast.Node) -> None:
     """Check the key sets of one case or entry against the operands' types."""
-    if len(keys) == 1 and len(types) != 1:
-        whole = TupleT(tuple(types))
+    keys = spread(env, keys, types)
+    if len(keys) == 1:
         t = env.expr(keys[0])
         if isinstance(t, DontCareT):
+            whole = TupleT(tuple(types)) if len(types) != 1 else types[0]
             env.checked.coercions[id(keys[0])] = whole
             return
-        if isinstance(t, SetT) and _same_parts(t.element, types):
+        whole_set = isinstance(t, SetT) and not isinstance(keys[0], ast.Binary)
+        if whole_set and isinstance(t, SetT) and leaves(t.element) == list(types):
             return
     if len(keys) != len(types):
         raise env.error(
@@ -169,20 +171,32 @@ def check_keys(env: Env, keys: Sequence[ast.Expr], types: Sequence[Type], node: 
         check_key(env, key, t)
 
 
-def _same_parts(t: Type, types: Sequence[Type]) -> bool:
-    if isinstance(t, StructT):
-        return [f.type for f in t.fields] == list(types)
-    return isinstance(t, TupleT) and list(t.items) == list(types)
+def spread(env: Env, keys: Sequence[ast.Expr], types: Sequence[Type]) -> Sequence[ast.Expr]:
+    """The key sets, `{a, b}` standing for `(a, b)`."""
+    if len(keys) != 1 or not isinstance(keys[0], ast.ListExpr):
+        return keys
+    env.checked.types[id(keys[0])] = TupleT(tuple(types))
+    return keys[0].items
+
+
+def leaves(t: Type) -> list[Type]:
+    """The types that a value set's element matches, one after another."""
+    match t:
+        case StructT(fields=fields):
+            return [leaf for f in fields for leaf in leaves(f.type)]
+        case TupleT(items=items):
+            return [leaf for i in items for leaf in leaves(i)]
+    return [t]
 
 
 def check_key(env: Env, key: ast.Expr, want: Type) -> None:
     """Check one key set against its operand's type."""
     t = env.checked.types.get(id(key)) or env.expr(key)
     if isinstance(t, SetT):
-        if isinstance(want, TupleT) and _same_parts(t.element, want.items):
-            return
+        if leaves(t.element) == leaves(want) and not isinstance(key, ast.Binary):
+            return  # a value set
+        if isinstance(want, SerEnumT) and t.element in (IntT(), want.underlying):
+            want = want.underlying
         coerce(env, key, SetT(want), "the key set")
-    elif isinstance(want, SerEnumT) and t == want.underlying:
-        env.checked.coercions[id(key)] = want
     else:
         coerce(env, key, want, "the key set")

@@ -68,8 +68,16 @@ def _note_known(env: Env, e: ast.Name, entity: ast.Node) -> None:
                 env.known_ids.add(id(e))
         case ast.Instance() | ast.ValueSetDecl() | ast.TableDecl():
             env.known_ids.add(id(e))
-        case ast.Param(direction="") if env.frame.place is not Place.ACTION:
+        case ast.Param(direction="") if env.frame.place is Place.ACTION and _is_data(env, entity):
+            env.data_ids.add(id(e))
+        case ast.Param(direction=""):
             env.known_ids.add(id(e))
+
+
+def _is_data(env: Env, p: ast.Param) -> bool:
+    """Whether a parameter is data that the control plane gives to the action being checked."""
+    owner = env.frame.owner
+    return isinstance(owner, ast.ActionDecl) and any(p is q for q in owner.params)
 
 
 @expr_rule(ast.TypeExpr)
@@ -298,7 +306,7 @@ def check_lvalue(env: Env, e: ast.Expr, what: str) -> None:
             if isinstance(env.type(base), ApplyResultT):
                 raise env.error(f"{what} must be something that can be written to", e.span)
             check_lvalue(env, base, what)
-        case ast.Index(base=base) if isinstance(env.type(base), StackT):
+        case ast.Index(base=base) if isinstance(env.type(base), StackT | TupleT):
             check_lvalue(env, base, what)
         case ast.Slice(base=base):
             check_lvalue(env, base, what)

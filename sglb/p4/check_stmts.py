@@ -369,11 +369,8 @@ def _value_labels(env: Env, s: ast.Switch, subject: Type) -> None:
 
 
 def _value_label(env: Env, label: ast.Expr, subject: Type, seen: set[Const]) -> None:
-    t = env.expr(label)
-    if isinstance(subject, SerEnumT) and t == subject.underlying:
-        env.checked.coercions[id(label)] = subject
-    else:
-        coerce(env, label, subject, "the label")
+    env.expr(label)
+    coerce(env, label, subject, "the label")
     value = const_of(env, label)
     if value is None:
         raise env.error("a label must be known at compile time", label.span)

@@ -86,8 +86,6 @@ def _properties(env: Env, d: ast.TableDecl) -> None:
                 raise env.error(f"table '{d.name}' has '{p.name}' twice", p.span)
             seen.add(p.name)
             _property(env, d, p)
-    if not d.actions and "default_action" not in seen and d.entries is None and d.keys is None:
-        env.complain(f"table '{d.name}' has no actions", d.span)
     if "default_action" not in seen:
         _needs_no_action(env, d)
 

@@ -195,6 +195,8 @@ def apply_type(
             f"it is declared as {decl.name}<{', '.join(params)}>" if params else "",
         )
     for arg, where in zip(args, spans, strict=False):
+        if isinstance(arg, VoidT) and isinstance(decl, ast.ExternDecl):
+            continue
         if isinstance(arg, ParserT | ControlT | PackageT | VoidT):
             raise env.error(f"{arg} cannot be a type argument", where)
         if isinstance(arg, ExternT) and isinstance(decl, ast.StructDecl):

@@ -224,27 +224,20 @@ def castable(source: Type, target: Type) -> bool:
             return True
         case _, NewT(underlying=under) if castable_same(source, under):
             return True
-        case IntT(), BitsT() | BoolT():
-            return True
-        case IntT(), NewT():
-            return isinstance(bare(target), BitsT)
+        case IntT(), _:
+            return isinstance(bare(target), BitsT | BoolT | SerEnumT)
         case BitsT(), BitsT():
             return source.width == target.width or source.signed == target.signed
-        case BitsT(), IntT():
+        case (BitsT(width=1, signed=False), BoolT()) | (BoolT(), BitsT(width=1, signed=False)):
             return True
-        case BitsT(width=1, signed=False), BoolT():
-            return True
-        case BoolT(), BitsT(width=1, signed=False):
-            return True
-        case BitsT(), SerEnumT(underlying=under):
-            return source == under
-        case IntT(), SerEnumT():
-            return False
-        case SerEnumT(underlying=under), BitsT():
-            return under == target
         case SerEnumT(underlying=a), SerEnumT(underlying=b):
             return a == b
-    return False
+        case (BitsT() as plain, SerEnumT(underlying=under)) | (
+            SerEnumT(underlying=under),
+            BitsT() as plain,
+        ):
+            return plain == under
+    return isinstance(source, BitsT) and isinstance(target, IntT)
 
 
 def castable_same(a: Type, b: Type) -> bool:

@@ -202,6 +202,8 @@ class Env:
         self.methods: dict[int, list[Signature]] = {}
         #: id(ExternDecl | ParserDecl | ControlDecl | PackageDecl) -> its constructors.
         self.constructors: dict[int, list[Signature]] = {}
+        #: ids of expressions made of action data and compile-time values alone.
+        self.data_ids: set[int] = set()
         self.error_index: dict[str, int] = {}
         self.match_kinds: dict[str, ast.MatchKindDecl] = {}
         #: Declarations being checked, outermost first: naming one of them is recursion.
@@ -296,6 +298,9 @@ class Env:
             raise self.error(f"'{name}' is already declared{self.place_of(old)}", span)
         if self.scope is not self.top and self.scope.parent is not None:
             outer = self.scope.parent.find(name)
+            body = self.frame.place not in (Place.CONTROL, Place.PARSER)
+            if body and isinstance(outer, ast.Param) and not isinstance(entity, ast.Param):
+                raise self.error(f"'{name}' hides the parameter{self.place_of(outer)}", span)
             if isinstance(outer, ast.Node) and not self.sources.is_builtin(outer.span):
                 self.warn(f"'{name}' hides the one declared{self.place_of(outer)}", span)
         self.scope.names[name] = entity
@@ -350,6 +355,8 @@ class Env:
             parts = children(e)
             if parts and all(self.known(p) for p in parts):
                 self.known_ids.add(id(e))
+            elif parts and all(self.known(p) or id(p) in self.data_ids for p in parts):
+                self.data_ids.add(id(e))
         return t
 
     def stmt(self, s: ast.Stmt) -> None:
@@ -360,8 +367,24 @@ class Env:
     def decl(self, d: ast.Decl) -> None:
         """Check a declaration and bring its name into scope; its errors stay with it."""
         self.checked_decls.add(id(d))
+        self.annotations(d.annotations)
         with self.recovering():
             _DECL_RULES[type(d)](self, d)
+
+    def annotations(self, annotations: tuple[ast.Annotation, ...]) -> None:
+        """Check the values of structured annotations: compile-time int, string or bool."""
+        structured = [a for a in annotations if a.structured]
+        for i, a in enumerate(structured):
+            with self.recovering():
+                if any(a.name == b.name for b in structured[:i]):
+                    raise self.error(f"annotation '@{a.name}' is given twice", a.span)
+                for e in (*a.exprs, *(value for _, value in a.pairs)):
+                    self.expr(e)
+                    if not isinstance(self.const(e), int | str):
+                        raise self.error(
+                            f"a value of '@{a.name}' must be a constant int, string or bool",
+                            e.span,
+                        )
 
     # --- side tables ------------------------------------------------------------------------------
 

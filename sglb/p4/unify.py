@@ -1,7 +1,7 @@
 """Substitution of type parameters and inference of type arguments by unification.
 
-Inference variables are `TypeVarT` whose name holds a `#`, which no program can write. A variable bound to
-the arbitrary-precision `int` is bound weakly: a later fixed-width type replaces it.
+Inference variables are `TypeVarT` whose name holds a `#`, which no program can write. A variable
+bound to the arbitrary-precision `int` is bound weakly: a later fixed-width type replaces it.
 """
 
 from __future__ import annotations
@@ -97,6 +97,29 @@ def has_vars(t: Type) -> bool:
             return has_vars(t.item)
         case SetT():
             return has_vars(t.element)
+    return False
+
+
+def matches(want: Type, got: Type) -> bool:
+    """Whether two types are equal, `_` standing for anything."""
+    if want == got or isinstance(want, DontCareT) or isinstance(got, DontCareT):
+        return True
+    match want, got:
+        case (
+            (StructT(), StructT())
+            | (ExternT(), ExternT())
+            | (PackageT(), PackageT())
+            | (ParserT(), ParserT())
+            | (ControlT(), ControlT())
+        ):
+            a: tuple[Type, ...] = getattr(want, "args", ())
+            b: tuple[Type, ...] = getattr(got, "args", ())
+            same = getattr(want, "name", "") == getattr(got, "name", "") and len(a) == len(b)
+            return same and len(a) > 0 and all(map(matches, a, b))
+        case TupleT(items=a), TupleT(items=b):
+            return len(a) == len(b) and all(map(matches, a, b))
+        case StackT(), StackT():
+            return want.size == got.size and matches(want.element, got.element)
     return False
 
 
@@ -196,16 +219,19 @@ class Unifier:
                 return self._each([f.type for f in want.fields], items, short=True)
             case TupleT(), TupleT():
                 return self._each(want.items, got.items)
+        return self._elements(want, got)
+
+    def _elements(self, want: Type, got: Type) -> bool:
+        """`_parts` for types that repeat one element type."""
+        match want, got:
             case ListT(), ListT():
                 return self.unify(want.item, got.item)
-            case ListT(), TupleT(items=items):
-                return all(self.unify(want.item, t) for t in items)
             case StackT(), StackT():
                 return want.size == got.size and self.unify(want.element, got.element)
-            case StackT(), TupleT(items=items):
-                return all(self.unify(want.element, t) for t in items)
             case SetT(), SetT():
                 return self.unify(want.element, got.element)
+            case ListT(item=element) | StackT(element=element), TupleT(items=items):
+                return all(self.unify(element, t) for t in items)
         return False
 
     def _by_name(self, want: StructT, got: StructT) -> bool:
@@ -229,7 +255,7 @@ class Unifier:
             if want_dir != got_dir or not self.unify(want_t, got_t):
                 return self._clash(want, got)
             known = self.resolve(want_t)
-            if not has_vars(known) and known != self.resolve(got_t):
+            if not has_vars(known) and not matches(known, self.resolve(got_t)):
                 return self._clash(want_t, got_t)
         return True
 

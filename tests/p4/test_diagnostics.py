@@ -150,7 +150,7 @@ def in_apply(text: str) -> str:
          "for (bit<8> i in …)"),
         (in_apply("while (x == 1) { }"), 37, "'while' is no statement of P4",
          "no while"),
-        (in_control("table t { }"), 35, "table 't' is empty", "actions"),
+        (in_control("table t { }"), 35, "table 't' has no actions", "actions"),
         (in_control("table t { key = { x: exact } }"), 55, "expected ';' to end the key field",
          ""),
         (in_control("table t { key = { x; } }"), 48, "expected ':' and the key's match kind",
