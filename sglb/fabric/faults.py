@@ -181,6 +181,25 @@ class CapacityTimeline:
                 total += rate * span
         return total
 
+    def time_to_carry(self, edge: Edge, from_ps: int, bit_ps: int) -> int | None:
+        """Earliest time by which a direction, busy from `from_ps`, has carried `bit_ps`.
+
+        None when it never does; see `bit_ps` for the unit.
+        """
+        steps = self._steps[edge.key]
+        left = bit_ps
+        for n, (start, rate) in enumerate(steps):
+            begin = max(start, from_ps)
+            end = steps[n + 1][0] if n + 1 < len(steps) else None
+            if end is not None and end <= begin:
+                continue
+            if rate:
+                done = begin - (-left // rate)
+                if end is None or done <= end:
+                    return done
+                left -= rate * (end - begin)
+        return None
+
     def changes_ps(self) -> list[int]:
         """All times at which any capacity changes, in order."""
         return sorted({at for steps in self._steps.values() for at, _ in steps})
