@@ -162,20 +162,33 @@ def _program(lowering: Lowering, blocks: dict[str, BlockInst]) -> ir.Program:
         standard_metadata={name: standard.member(name).base for name, _ in members(standard.type)},
         metadata=(metadata.base, size_of(metadata.type)),
         headers_out=(headers.base, size_of(headers.type)),
-        field_lists=_field_lists(metadata),
+        field_lists=_field_lists(metadata, _named_numbers(lowering.checked)),
         errors=lowering.checked.errors,
         **{name: blocks[param].proc for param, name in BLOCKS.items()},
     )
 
 
-def _field_lists(metadata: SlotPlace) -> dict[int, tuple[int, ...]]:
+def _named_numbers(checked: Checked) -> dict[str, int]:
+    """Top-level integer constants, which @field_list may name."""
+    found = {}
+    for decl in checked.program.decls:
+        if isinstance(decl, ast.ConstDecl):
+            value = checked.consts.get(id(decl.value))
+            if isinstance(value, int):
+                found[decl.name] = int(value)
+    return found
+
+
+def _field_lists(metadata: SlotPlace, names: dict[str, int]) -> dict[int, tuple[int, ...]]:
     """Slots of the metadata fields tagged @field_list(…), by list index."""
     found: dict[int, list[int]] = {}
-    _tagged(metadata, frozenset(), found)
+    _tagged(metadata, frozenset(), found, names)
     return {index: tuple(slots) for index, slots in sorted(found.items())}
 
 
-def _tagged(place: SlotPlace, tags: frozenset[int], found: dict[int, list[int]]) -> None:
+def _tagged(
+    place: SlotPlace, tags: frozenset[int], found: dict[int, list[int]], names: dict[str, int]
+) -> None:
     """A tag on a struct holds for all its fields."""
     type_ = strip(place.type)
     if is_scalar(type_) or not isinstance(type_, StructT | StackT):
@@ -188,13 +201,13 @@ def _tagged(place: SlotPlace, tags: frozenset[int], found: dict[int, list[int]])
         if isinstance(type_, StackT):
             return
     for field in type_.fields:
-        own = frozenset(_indices(field.annotations))
+        own = frozenset(_indices(field.annotations, names))
         inherited = tags if type_.kind == "struct" else frozenset()
-        _tagged(place.member(field.name), inherited | own, found)
+        _tagged(place.member(field.name), inherited | own, found, names)
 
 
-def _indices(annotations: tuple[ast.Annotation, ...]) -> list[int]:
-    """The numbers of `@field_list(1, 2)`."""
+def _indices(annotations: tuple[ast.Annotation, ...], names: dict[str, int]) -> list[int]:
+    """The numbers of `@field_list(1, 2)`; a name is a top-level constant."""
     out: list[int] = []
     for annotation in annotations:
         if annotation.name != "field_list":
@@ -203,7 +216,9 @@ def _indices(annotations: tuple[ast.Annotation, ...]) -> list[int]:
             if token == ",":
                 continue
             try:
-                out.append(int(token.rsplit("w", 1)[-1], 0))
+                out.append(names[token] if token in names else int(token.rsplit("w", 1)[-1], 0))
             except ValueError:
-                raise problem(f"@field_list takes numbers, not {token}", annotation.span) from None
+                raise problem(
+                    f"@field_list takes numbers or constants, not {token}", annotation.span
+                ) from None
     return out
