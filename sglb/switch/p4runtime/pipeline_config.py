@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from finsy.proto import p4r
 
 from sglb.p4.compiler import compile as compile_p4
-from sglb.p4.source import P4Error
+from sglb.p4.source import P4Error, P4Errors
 from sglb.switch.clock import Scheduler
 from sglb.switch.digests import DigestEngine
 from sglb.switch.errors import SwitchError
@@ -222,7 +222,7 @@ class PipelineConfigs:
                 program = compile_p4(
                     text, include_dirs=self._include_dirs, filename="p4_device_config"
                 )
-            except P4Error as error:
+            except (P4Error, P4Errors) as error:
                 raise P4RuntimeError(
                     Code.INVALID_ARGUMENT, f"the program does not compile: {error}"
                 ) from error

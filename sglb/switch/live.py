@@ -1,0 +1,271 @@
+"""A switch in real time: P4Runtime over gRPC, capture files as ports.
+
+Port N reads `N.pcap` and writes `N_out.pcap` in one folder. Packets of regular files are merged in
+order of their times and keep their gaps (`speed` scales them; 0 sends all at once); a named pipe is
+read as packets come, so that another program can feed the switch. What a controller installs before
+the first packet counts: `input_delay_s` holds the input back, like BMv2's `--use-files`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import signal
+import stat
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sglb.switch.clock import PS_PER_NS, PS_PER_S
+from sglb.switch.config import SwitchConfig
+from sglb.switch.p4runtime.grpc_server import GrpcServer
+from sglb.switch.p4runtime.service import P4RuntimeService, ServiceOptions
+from sglb.switch.pcap import CapturedPacket, PcapError, PcapReader, PcapWriter, read_pcap
+from sglb.switch.switch import Switch
+from sglb.switch.wall_clock import WallClock
+
+if TYPE_CHECKING:
+    from sglb.p4.compiler import CompiledProgram
+
+
+class PcapPorts:
+    """Capture files as the ports of a switch.
+
+    Attaching opens an output file per port and takes over `switch.on_transmit`. `ports` defaults to
+    the numbers of the files found. Raises `PcapError` when there is no port, or an input is damaged.
+    """
+
+    def __init__(
+        self,
+        switch: Switch,
+        clock: WallClock,
+        folder: Path,
+        *,
+        ports: Sequence[int] | None = None,
+        speed: float = 1.0,
+        on_error: Callable[[PcapError], None],
+    ) -> None:
+        if not folder.is_dir():
+            raise PcapError(f"{folder}: there is no such folder")
+        found = _input_files(folder)
+        numbers = sorted(set(found) | set(ports or ()))
+        if not numbers:
+            raise PcapError(f"{folder}: no ports: it has no N.pcap file and no port was named")
+        self._switch = switch
+        self._clock = clock
+        self._speed = speed
+        self._on_error = on_error
+        self._loop = asyncio.get_running_loop()
+        self._pipes = {n: p for n, p in found.items() if stat.S_ISFIFO(p.stat().st_mode)}
+        packets = [
+            (packet.time_ns, number, i, packet)
+            for number, path in sorted(found.items())
+            if number not in self._pipes
+            for i, packet in enumerate(read_pcap(path))
+        ]
+        self._packets = [(number, packet) for _, number, _, packet in sorted(packets, key=_order)]
+        self._pending = len(self._packets)
+        self._outputs = {n: PcapWriter(folder / f"{n}_out.pcap") for n in numbers}
+        for number in numbers:
+            if number not in switch.ports:
+                switch.add_port(number, None)
+        switch.on_transmit = self._transmit
+
+    @property
+    def done(self) -> bool:
+        """Whether all packets of regular files have been received by the switch."""
+        return self._pending == 0
+
+    def start(self) -> None:
+        """Starts the input now."""
+        if self._packets:
+            first_ns = self._packets[0][1].time_ns
+            start_ps = self._clock.now_ps
+            for number, packet in self._packets:
+                gap_ps = (packet.time_ns - first_ns) * PS_PER_NS
+                wait_ps = int(gap_ps / self._speed) if self._speed else 0
+                self._clock.call_at(start_ps + wait_ps, self._receive, number, packet)
+        for number, path in self._pipes.items():
+            # A thread blocks in the pipe; it is a daemon, as nothing can wake it up for good.
+            threading.Thread(target=self._follow, args=(number, path), daemon=True).start()
+
+    def close(self) -> None:
+        """Closes the outputs."""
+        for writer in self._outputs.values():
+            writer.close()
+
+    def _receive(self, number: int, packet: CapturedPacket) -> None:
+        self._pending -= 1
+        self._switch.receive(number, packet.data)
+
+    def _transmit(self, port: int, data: bytes, start_ps: int, end_ps: int) -> None:  # noqa: ARG002
+        writer = self._outputs.get(port)
+        if writer is not None:
+            writer.write(self._clock.epoch_ns + end_ps // PS_PER_NS, data)
+
+    def _follow(self, number: int, path: Path) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            try:
+                with path.open("rb") as stream:
+                    for packet in PcapReader(stream, str(path)):
+                        self._loop.call_soon_threadsafe(self._switch.receive, number, packet.data)
+            except PcapError as error:
+                self._loop.call_soon_threadsafe(self._on_error, error)
+
+
+def _order(item: tuple[int, int, int, CapturedPacket]) -> tuple[int, int, int]:
+    """Time, then port, then place in the file."""
+    return item[:3]
+
+
+def _input_files(folder: Path) -> dict[int, Path]:
+    """The N.pcap files of a folder, by port."""
+    return {int(path.stem): path for path in sorted(folder.glob("*.pcap")) if path.stem.isdecimal()}
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """What `serve` runs.
+
+    `grpc` is "host:port" or None for no server. `pcap_dir` holds the ports' files; `ports` are further
+    ports without input. `exit_when_done` ends the run when all input files have been read and
+    `linger_s` has passed after that; otherwise it ends on SIGINT or SIGTERM. `seed` is for the
+    program's random numbers.
+    """
+
+    grpc: str | None = "127.0.0.1:9559"
+    pcap_dir: Path | None = None
+    ports: tuple[int, ...] = ()
+    speed: float = 1.0
+    input_delay_s: float = 0.0
+    exit_when_done: bool = False
+    linger_s: float = 0.2
+    seed: int = 0
+    device_id: int = 1
+    name: str = "switch"
+    switch: SwitchConfig = field(default_factory=SwitchConfig)
+    service: ServiceOptions = field(default_factory=ServiceOptions)
+
+
+class LiveSwitch:
+    """A running switch with its service, server and files; use it as an async context manager.
+
+    `address` is where gRPC listens ("host:port", the port filled in), empty without a server.
+    """
+
+    def __init__(self, program: CompiledProgram | None, options: ServeOptions) -> None:
+        self.address = ""
+        self._program = program
+        self._options = options
+        self._failed: asyncio.Future[None]
+        self.clock: WallClock
+        self.switch: Switch
+        self.service: P4RuntimeService
+        self.files: PcapPorts | None = None
+        self._server: GrpcServer | None = None
+
+    async def __aenter__(self) -> LiveSwitch:
+        options = self._options
+        loop = asyncio.get_running_loop()
+        self._failed = loop.create_future()
+        self.clock = WallClock(loop)
+        self.switch = Switch(
+            self._program,
+            options.switch,
+            self.clock,
+            name=options.name,
+            device_id=options.device_id,
+            rng=random.Random(options.seed),
+        )
+        service = replace(options.service, epoch_ns=self.clock.epoch_ns)
+        self.service = P4RuntimeService(self.switch, self.clock, service)
+        try:
+            await self._open()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def _open(self) -> None:
+        options = self._options
+        if options.pcap_dir is not None:
+            self.files = PcapPorts(
+                self.switch,
+                self.clock,
+                options.pcap_dir,
+                ports=options.ports,
+                speed=options.speed,
+                on_error=self._fail,
+            )
+        else:
+            for number in options.ports:
+                self.switch.add_port(number, None)
+        if options.grpc is not None:
+            self._server = GrpcServer(self.service, options.grpc)
+            await self._server.start()
+            self.address = f"{options.grpc.rpartition(':')[0]}:{self._server.port}"
+        if self.files is not None:
+            self.clock.call_later(int(options.input_delay_s * PS_PER_S), self.files.start)
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stops the server, drops what is under way and closes the files."""
+        if self._server is not None:
+            await self._server.stop()
+        self.clock.stop()
+        if self.files is not None:
+            self.files.close()
+
+    async def run(self, stop: asyncio.Event | None = None) -> None:
+        """Runs until `stop` is set or, with `exit_when_done`, the input is used up.
+
+        Raises `PcapError` when a pipe delivers damaged data.
+        """
+        waits: list[asyncio.Future[object]] = [asyncio.ensure_future(self._guard())]
+        if stop is not None:
+            waits.append(asyncio.ensure_future(stop.wait()))
+        if self._options.exit_when_done and self.files is not None:
+            waits.append(asyncio.ensure_future(self._drained(self.files)))
+        try:
+            finished, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for wait in finished:
+                await wait
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _guard(self) -> None:
+        await asyncio.shield(self._failed)
+
+    async def _drained(self, files: PcapPorts) -> None:
+        await asyncio.sleep(self._options.input_delay_s)
+        while not files.done:
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(self._options.linger_s)
+
+    def _fail(self, error: PcapError) -> None:
+        if not self._failed.done():
+            self._failed.set_exception(error)
+
+
+def serve(program: CompiledProgram | None, options: ServeOptions) -> None:
+    """Runs a switch until it is told to stop (SIGINT, SIGTERM) or its input is used up.
+
+    Raises `PcapError`, a `SwitchError`, ValueError or OSError with one line for what the user can put
+    right (a bad file, an address in use, a forbidden device id).
+    """
+    asyncio.run(_serve(program, options))
+
+
+async def _serve(program: CompiledProgram | None, options: ServeOptions) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with LiveSwitch(program, options) as live:
+        await live.run(stop)

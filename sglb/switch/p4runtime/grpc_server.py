@@ -1,0 +1,199 @@
+"""The P4Runtime service on a socket: asyncio gRPC on the loop that drives the switch.
+
+Every RPC runs on that loop, so that access to the switch is serialised without a lock. Errors of
+single updates travel as a `google.rpc.Status` in the trailing metadata `grpc-status-details-bin`; a
+client with large batches has to allow for it (`grpc.max_metadata_size` of 8192 + 100 bytes an update).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any, NoReturn
+
+import grpc
+import grpc.aio
+from finsy.proto import p4r, p4r_grpc
+
+from sglb.switch.p4runtime.service import P4RuntimeService, Stream
+from sglb.switch.p4runtime.status import Code, P4RuntimeError
+
+_log = logging.getLogger(__name__)
+
+DETAILS_KEY = "grpc-status-details-bin"
+_STATUS = {status.value[0]: status for status in grpc.StatusCode}
+
+#: P4Info and device config come in one message.
+MAX_RECEIVE_BYTES = 256 * 1024 * 1024
+
+
+class _Outbox:
+    """Messages for one client. When it is slow, further packet-ins, digests … are dropped.
+
+    Arbitration messages are few and always kept.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.dropped = 0
+        self._limit = limit
+        self._messages: deque[p4r.StreamMessageResponse] = deque()
+        self._wake = asyncio.Event()
+        self._closed = False
+
+    def put(self, message: p4r.StreamMessageResponse) -> None:
+        """Queues a message."""
+        if len(self._messages) >= self._limit and not message.HasField("arbitration"):
+            self.dropped += 1
+            return
+        self._messages.append(message)
+        self._wake.set()
+
+    def close(self) -> None:
+        """No more messages will come."""
+        self._closed = True
+        self._wake.set()
+
+    async def messages(self) -> AsyncIterator[p4r.StreamMessageResponse]:
+        """What comes, until closed."""
+        while True:
+            while self._messages:
+                yield self._messages.popleft()
+            if self._closed:
+                return
+            self._wake.clear()
+            await self._wake.wait()
+
+
+class _Servicer(p4r_grpc.P4RuntimeServicer):
+    """RPC methods: each hands its message to the service and turns errors into statuses."""
+
+    def __init__(self, service: P4RuntimeService, outbox_limit: int) -> None:
+        self._service = service
+        self._outbox_limit = outbox_limit
+
+    async def Write(self, request: p4r.WriteRequest, context: Any) -> Any:  # noqa: N802
+        return await self._unary(context, self._service.write, request)
+
+    async def SetForwardingPipelineConfig(  # noqa: N802
+        self, request: p4r.SetForwardingPipelineConfigRequest, context: Any
+    ) -> Any:
+        return await self._unary(context, self._service.set_forwarding_pipeline_config, request)
+
+    async def GetForwardingPipelineConfig(  # noqa: N802
+        self, request: p4r.GetForwardingPipelineConfigRequest, context: Any
+    ) -> Any:
+        return await self._unary(context, self._service.get_forwarding_pipeline_config, request)
+
+    async def Capabilities(  # noqa: N802
+        self, request: p4r.CapabilitiesRequest, context: Any
+    ) -> Any:
+        return await self._unary(context, self._service.capabilities, request)
+
+    async def Read(  # noqa: N802
+        self, request: p4r.ReadRequest, context: Any
+    ) -> AsyncIterator[p4r.ReadResponse]:
+        try:
+            for response in self._service.read(request):
+                yield response
+        except Exception as error:  # errors of the request and bugs of ours become a status
+            await _abort(context, error)
+
+    async def StreamChannel(  # noqa: N802
+        self, requests: AsyncIterator[p4r.StreamMessageRequest], context: Any
+    ) -> AsyncIterator[p4r.StreamMessageResponse]:
+        outbox = _Outbox(self._outbox_limit)
+        stream = self._service.open_stream(outbox.put)
+        reader = asyncio.ensure_future(_receive_all(stream, requests, outbox))
+        try:
+            async for message in outbox.messages():
+                yield message
+            await reader
+        except Exception as error:  # as in Read
+            await _abort(context, error)
+        finally:
+            reader.cancel()
+            stream.close()
+            if outbox.dropped:
+                _log.warning("a slow client missed %d stream messages", outbox.dropped)
+
+    async def _unary(self, context: Any, call: Any, request: Any) -> Any:
+        try:
+            return call(request)
+        except Exception as error:  # as in Read
+            await _abort(context, error)
+
+
+async def _receive_all(
+    stream: Stream, requests: AsyncIterator[p4r.StreamMessageRequest], outbox: _Outbox
+) -> None:
+    """Hands a client's messages to its stream; ends with the error that ends the stream."""
+    try:
+        async for request in requests:
+            stream.receive(request)
+    finally:
+        outbox.close()
+
+
+async def _abort(context: Any, error: Exception) -> NoReturn:
+    """Ends the RPC with the error's status. Raises, as gRPC wants."""
+    if not isinstance(error, P4RuntimeError):
+        _log.error("an RPC failed", exc_info=error)
+        text = f"internal error: {type(error).__name__}: {error}"
+        error = P4RuntimeError(Code.INTERNAL, text)
+    metadata: tuple[tuple[str, bytes], ...] = ()
+    if error.details:
+        metadata = ((DETAILS_KEY, error.to_status().SerializeToString()),)
+    await context.abort(_STATUS[error.code], error.message, metadata)
+    raise AssertionError("abort returned")
+
+
+class GrpcServer:
+    """Serves one service on `address` ("host:port", port 0 picks a free one).
+
+    Start and stop it on the loop that drives the switch. `credentials` makes it serve TLS.
+    `outbox_limit` bounds the stream messages that wait for one slow client; more are dropped.
+    """
+
+    def __init__(
+        self,
+        service: P4RuntimeService,
+        address: str,
+        *,
+        credentials: grpc.ServerCredentials | None = None,
+        outbox_limit: int = 10_000,
+    ) -> None:
+        self.address = address
+        self.port = 0
+        self._service = service
+        self._credentials = credentials
+        self._outbox_limit = outbox_limit
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self) -> None:
+        """Binds and serves; `port` is the port then. Raises OSError when the address is taken."""
+        server = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", MAX_RECEIVE_BYTES),
+                ("grpc.so_reuseport", 0),
+            ]
+        )
+        p4r_grpc.add_P4RuntimeServicer_to_server(
+            _Servicer(self._service, self._outbox_limit), server
+        )
+        try:
+            if self._credentials is None:
+                self.port = server.add_insecure_port(self.address)
+            else:
+                self.port = server.add_secure_port(self.address, self._credentials)
+        except RuntimeError as error:
+            raise OSError(f"cannot serve P4Runtime on {self.address}: {error}") from error
+        await server.start()
+        self._server = server
+
+    async def stop(self, grace_s: float = 0.5) -> None:
+        """Ends running RPCs, after `grace_s` by force, and frees the address."""
+        if self._server is not None:
+            server, self._server = self._server, None
+            await server.stop(grace_s)
