@@ -15,7 +15,7 @@ from sglb.p4.source import P4Error, Span
 #: Kinds of tokens that are not named after their own text.
 IDENTIFIER: Final = "identifier"
 NUMBER: Final = "number"
-STRING: Final = "string"
+STRING: Final = "string_literal"  # not "string", which is the keyword of that name
 OTHER: Final = "other"
 EOF: Final = "end of file"
 
@@ -43,7 +43,7 @@ MASTER: Final = re.compile(
   | (?P<identifier>[A-Za-z_][A-Za-z0-9_]*)
   | (?P<number>[0-9][0-9A-Za-z_]*)
   | (?P<comment>//(?:\\\n|[^\n])*+|/\*.*?\*/)
-  | (?P<string>"(?:[^"\\]|\\.)*+")
+  | (?P<string_literal>"(?:[^"\\]|\\.)*+")
   | (?P<unclosed>"|/\*)
   | (?P<operator>\{\#\}|\|\+\|=|\|-\|=|<<=|\|\+\||\|-\||&&&|\.\.\.|\.\.|<<|&&|\|\||==|!=|>=|<=
       |\+\+|\+:|\+=|-=|\*=|/=|%=|&=|\|=|\^=|\#\#|[-+*/%&|^~!<>=?:;,.()\[\]{}@\#])

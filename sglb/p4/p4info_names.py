@@ -237,6 +237,10 @@ class SymbolTable:
             raise KeyError(name)
         return number
 
+    def has(self, prefix: Prefix, name: str) -> bool:
+        """Whether an object was added."""
+        return name in self._ids[prefix]
+
     def alias(self, name: str) -> str:
         """The shortest suffix that is this name's alone (its whole, if another ends in it)."""
         for suffix in _suffixes(name):
