@@ -28,6 +28,7 @@ from sglb.p4.types import (
     IntT,
     InvalidT,
     ListT,
+    NewT,
     SerEnumT,
     SetT,
     StackT,
@@ -36,6 +37,7 @@ from sglb.p4.types import (
     TupleT,
     Type,
 )
+from sglb.p4.unify import bare
 
 _WORD: Final = {
     "+": "add",
@@ -261,22 +263,22 @@ def arith_type(env: Env, e: ast.Expr, op: str, left: ast.Expr, right: ast.Expr) 
 def _arithmetic(env: Env, e: ast.Binary) -> Type:
     t = arith_type(env, e, e.op, e.left, e.right)
     if e.op in ("/", "%") and not (env.known(e.left) and env.known(e.right)):
-        _power_of_two(env, e)
+        check_divisor(env, e, e.op, e.right)
     a, b = const_of(env, e.left), const_of(env, e.right)
     if isinstance(a, int) and isinstance(b, int):
         env.set_const(e, compute(env, e.span, lambda: constants.arithmetic(e.op, a, b, t)))
     return t
 
 
-def _power_of_two(env: Env, e: ast.Binary) -> None:
-    """At run time, only a shift or mask can stand for a division."""
-    divisor = const_of(env, e.right)
+def check_divisor(env: Env, node: ast.Node, op: str, right: ast.Expr) -> None:
+    """Check a division at run time: only one that is a shift or mask can be done."""
+    divisor = const_of(env, right)
     if isinstance(divisor, int) and divisor > 0 and divisor & (divisor - 1) == 0:
         return
-    word = "division" if e.op == "/" else "modulo"
+    word = "division" if op == "/" else "modulo"
     raise env.error(
         f"{word} is possible only between values known at compile time, or by a power of two",
-        e.span,
+        node.span,
     )
 
 
@@ -330,8 +332,8 @@ def _anonymous(t: Type) -> bool:
 
 def _adapts(e: ast.Expr, source: Type, target: Type) -> bool:
     match source, target:
-        case IntT(), BitsT():
-            return True
+        case IntT(), BitsT() | NewT():
+            return isinstance(bare(target), BitsT)
         case InvalidT(), StructT(kind="header" | "header_union"):
             return True
         case StructT(), StructT():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sglb.p4 import ast
-from sglb.p4.check_ops import arith_type, shift_amount
+from sglb.p4.check_ops import arith_type, check_divisor, shift_amount
 from sglb.p4.check_refs import check_lvalue
 from sglb.p4.check_types import resolve
 from sglb.p4.checked import CallKind, Const
@@ -180,7 +180,7 @@ def _op_assign(env: Env, s: ast.Assign, target: Type) -> None:
         case _:
             arith_type(env, s.value, s.op, s.target, s.value)
             if s.op in ("/", "%"):
-                raise env.error(f"'{s.op}=' is possible only on compile-time values", s.span)
+                check_divisor(env, s, s.op, s.value)
 
 
 @stmt_rule(ast.CallStmt)

@@ -62,9 +62,9 @@ def coerce(env: Env, e: ast.Expr, target: Type, what: str) -> None:
 def _coerce_scalar(env: Env, e: ast.Expr, target: Type, what: str) -> None:
     source = env.type(e)
     match source, target:
-        case IntT(), BitsT():
+        case IntT(), BitsT() | NewT() if isinstance(under := bare(target), BitsT):
             value = env.const(e)
-            if isinstance(value, int) and not fits(value, target):
+            if isinstance(value, int) and not fits(value, under):
                 env.warn(f"{value} does not fit {target} and is cut to its width", e.span)
         case SerEnumT(underlying=under), _ if under == target:
             pass
