@@ -418,8 +418,9 @@ class _Writer:
                 message.preamble, Prefix.CONTROLLER_HEADER, header.type_name, header.annotations
             )
             message.preamble.name = message.preamble.alias = header.name
-            ids = field_ids(header.name, [(f.name, f.annotations) for f in header.fields])
-            for number, field in zip(ids, header.fields, strict=True):
+            fields = [flat for field in header.fields for flat in _flattened(field)]
+            ids = field_ids(header.name, [(f.name, f.annotations) for f in fields])
+            for number, field in zip(ids, fields, strict=True):
                 if is_hidden(field.annotations):
                     continue
                 added = message.metadata.add(id=number, name=field.name)
@@ -450,6 +451,19 @@ class _Writer:
                         f"two {kind} have the name {name}", hint="give one another @name"
                     )
                 seen.add(name)
+
+
+def _flattened(field: CpParam) -> list[CpParam]:
+    """A controller header's field, those of a struct by their path; inner annotations come first."""
+    if not isinstance(field.type, StructT):
+        return [field]
+    out = []
+    for inner in field.type.fields:
+        names = {a.name for a in inner.annotations}
+        annotations = inner.annotations + tuple(a for a in field.annotations if a.name not in names)
+        path = f"{field.name}.{field_name(inner)}"
+        out += _flattened(CpParam(path, inner.type, annotations))
+    return out
 
 
 def _set_unit(message: Any, counter: CpCounter) -> None:

@@ -7,6 +7,7 @@ taken. An alias is the shortest dotted suffix of a name that no other object of 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import Any, Final
@@ -145,22 +146,52 @@ def _add_structured(message: p4t.StructuredAnnotation, annotation: Annotation) -
 
 
 def _set_expression(message: p4t.Expression, expr: ast.Expr, annotation: Annotation) -> None:
-    sign = 1
-    while isinstance(expr, ast.Unary) and expr.op in ("-", "+"):
-        sign = -sign if expr.op == "-" else sign
-        expr = expr.operand
-    if isinstance(expr, ast.BoolLit):
-        message.bool_value = expr.value
-    elif isinstance(expr, ast.StringLit):
-        message.string_value = expr.value
-    elif isinstance(expr, ast.IntLit) and -(1 << 63) <= sign * expr.value < 1 << 63:
-        message.int64_value = sign * expr.value
+    value = _constant(expr)
+    if isinstance(value, bool):
+        message.bool_value = value
+    elif isinstance(value, str):
+        message.string_value = value
+    elif value is not None and -(1 << 63) <= value < 1 << 63:
+        message.int64_value = value
     else:
         raise p4info_error(
             f"@{annotation.name}[…] may hold 64-bit integers, booleans and strings only",
             [annotation],
             "write larger numbers as strings",
         )
+
+
+_OPERATORS: Final[dict[str, Callable[[int, int], int | bool]]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def _constant(expr: ast.Expr) -> int | bool | str | None:
+    """The value of a literal or of arithmetic on literals, None for anything else."""
+    if isinstance(expr, ast.BoolLit | ast.StringLit | ast.IntLit):
+        return expr.value
+    if isinstance(expr, ast.Unary):
+        operand = _constant(expr.operand)
+        if isinstance(operand, bool):
+            return not operand if expr.op == "!" else None
+        if isinstance(operand, int) and expr.op in ("-", "+", "~"):
+            return {"-": -operand, "+": operand, "~": ~operand}[expr.op]
+    if isinstance(expr, ast.Binary) and expr.op in _OPERATORS:
+        left, right = _constant(expr.left), _constant(expr.right)
+        if isinstance(left, int) and isinstance(right, int):
+            return _OPERATORS[expr.op](left, right)
+    return None
 
 
 def add_documentation(message: Any, annotations: Annotations) -> None:

@@ -216,6 +216,11 @@ def test_controller_headers_and_translations() -> None:
                     CpParam("_pad", bits(7), (note("padding"),)),
                     CpParam("why", bits(16), (note("id", "5"),)),
                     CpParam("who", NAME),
+                    CpParam(
+                        "in",
+                        StructT("s", "struct", (FieldT("a", bits(4), (note("id", "8"),)),)),
+                        (note("mine"),),
+                    ),
                 ),
             )
         ]
@@ -232,6 +237,7 @@ def test_controller_headers_and_translations() -> None:
           metadata { id: 2 name: "_pad" bitwidth: 7 annotations: "@padding" }
           metadata { id: 5 name: "why" bitwidth: 16 }
           metadata { id: 3 name: "who" type_name { name: "Name_t" } }
+          metadata { id: 8 name: "in.a" bitwidth: 4 annotations: "@mine" }
         }
         type_info {
           new_types {
@@ -436,7 +442,8 @@ def test_every_kind_of_type() -> None:
 
 
 def test_package_and_structured_annotations() -> None:
-    number = ast.IntLit(span=BUILTIN, value=7)
+    one = ast.IntLit(span=BUILTIN, value=1)
+    number = ast.Binary(span=BUILTIN, op="+", left=ast.IntLit(span=BUILTIN, value=6), right=one)
     listed = Annotation(
         span=BUILTIN,
         name="list",
