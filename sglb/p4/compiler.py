@@ -15,6 +15,7 @@ from sglb.p4.lower import lower
 from sglb.p4.p4info import collect_symbols, make_entries, make_p4info
 from sglb.p4.p4info_names import Prefix, SymbolTable
 from sglb.p4.parser import parse_program
+from sglb.p4.placement import check_placement
 from sglb.p4.source import P4Error, P4Errors, Span
 from sglb.p4.sourcemap import P4Warning, SourceMap
 from sglb.p4.verify_ir import verify
@@ -64,6 +65,7 @@ def compile(  # noqa: A001 - the name the documentation promises
     checked = check(program, sources)
     try:
         lowered, plane = lower(checked)
+        check_placement(lowered)
         p4info = make_p4info(plane)
         entries = tuple(make_entries(plane).updates)
         numbered = _with_ids(lowered, plane)

@@ -155,8 +155,7 @@ class Pipeline:
         if context.clone is not None:
             self._clone_ingress(packet, context.clone)
         if context.digests:
-            for instance, values in context.digests:
-                self._digests.push(self._digest_ids[instance], values)
+            self._learn(context)
         if context.resubmit is not None:
             preserved = self._preserved(context.resubmit, frame)
             delay = self._config.ingress_latency_ps
@@ -340,6 +339,8 @@ class Pipeline:
             self._engine.egress(context)
             if context.clone_egress is not None:
                 self._clone_egress(packet, context.clone_egress)
+            if context.digests:
+                self._learn(context)
             if frame[slots.egress_spec] == config.drop_port:
                 self.lose(packet, port, DropReason.EGRESS, context.data)
                 return None
@@ -378,6 +379,11 @@ class Pipeline:
                 for slot in varying:
                     total += frame[slot] // 8
         return total
+
+    def _learn(self, context: PacketContext) -> None:
+        for instance, values in context.digests:
+            self._digests.push(self._digest_ids[instance], values)
+        context.digests.clear()
 
     def _failed(self, packet: Packet, port: Port | None, failure: ExternFailure) -> None:
         _log.warning("packet dropped: %s", failure)

@@ -7,12 +7,14 @@ the next version in its high byte, and a smaller priority number wins: that is h
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 from sglb.p4 import ir
 from sglb.switch.counters import CounterArray
 from sglb.switch.errors import (
+    ActionScope,
     BadValue,
     EntryExists,
     InUse,
@@ -193,7 +195,8 @@ class Cli:
     def do_table_set_default(self, words: list[str]) -> list[str]:
         """table_set_default TABLE ACTION PARAMS"""
         table = self._table(words[0])
-        table.set_default(self._call(table.decl.actions, words[1], words[2:]))
+        with contextlib.suppress(ActionScope):  # which BMv2 does not know
+            table.set_default(self._call(table.decl.actions, words[1], words[2:]))
         return []
 
     def do_table_dump(self, words: list[str]) -> list[str]:
@@ -352,9 +355,12 @@ class Cli:
         """pvs_add SET VALUE: the leaves one after the other as one number."""
         values = self.switch.state.by_name(words[0])
         assert isinstance(values, ValueSetTable)
-        number, leaves = _number(words[1]), []
-        for width in reversed(values.widths):
-            leaves.append(number & ((1 << width) - 1))
+        number = _number(words[1])
+        leaves: list[MatchField] = []
+        for kind, width in zip(reversed(values.kinds), reversed(values.widths), strict=True):
+            mask = (1 << width) - 1
+            value = number & mask
+            leaves.append(value if kind == "exact" else (value, mask))
             number >>= width
         values.replace([*values.members, tuple(reversed(leaves))])
         return []
