@@ -16,6 +16,7 @@ from sglb.p4.p4info import collect_symbols, make_entries, make_p4info
 from sglb.p4.p4info_names import Prefix, SymbolTable
 from sglb.p4.parser import parse_program
 from sglb.p4.placement import check_placement
+from sglb.p4.preprocess import read_program
 from sglb.p4.source import P4Error, P4Errors, Span
 from sglb.p4.sourcemap import P4Warning, SourceMap
 from sglb.p4.verify_ir import verify
@@ -51,11 +52,11 @@ def compile(  # noqa: A001 - the name the documentation promises
     diagnostics, and its directory is where `#include "…"` looks first, then come `include_dirs` and the
     compiler's own core.p4 and v1model.p4. `defines` are macros, as -D gives them.
 
-    Raises `P4Errors` with every error found, each with its place, source line and hint; `OSError` when
-    the file cannot be read.
+    Raises `P4Errors` with every error found, each with its place, source line and hint; an unreadable
+    file is one of them.
     """
     if isinstance(source, Path):
-        text = source.read_text(encoding="utf-8")
+        text = read_program(source)
         filename = str(source) if filename is None else filename
     else:
         text = source

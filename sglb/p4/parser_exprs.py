@@ -213,6 +213,12 @@ class ExpressionParser(TypeParser):
         if token.kind == "." or token.kind in NAME_KINDS:
             if self.at_type_name():
                 named = self.named_type()
+                if self.token.kind not in (".", "("):
+                    raise self.error(
+                        f"'{named.name}' is a type, but a value must stand here",
+                        named.span,
+                        f"write {named.name}.member, or {named.name}(…) to construct one",
+                    )
                 return ast.TypeExpr(span=named.span, type=named)
             absolute = self.accept(".") is not None
             name = self.name("a name")

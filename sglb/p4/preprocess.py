@@ -18,7 +18,7 @@ from typing import Final
 from sglb.p4.ifexpr import evaluate
 from sglb.p4.lexer import IDENTIFIER, NUMBER, STRING, Scanner, Token, scan_all, unquote
 from sglb.p4.macros import PASTE, STRINGIFY, Expander, Macro, TokenReader
-from sglb.p4.source import P4Error, Span
+from sglb.p4.source import P4Error, P4Errors, Span
 from sglb.p4.sourcemap import BUILTIN_DIR, SourceMap
 
 #: core.p4, v1model.p4 and whatever else comes with the compiler.
@@ -485,13 +485,13 @@ class Preprocessor:
 
 
 def read_program(path: Path) -> str:
-    """Text of a program file; raises `P4Error` where it cannot be read or isn't UTF-8."""
+    """Text of a program file; raises `P4Errors` where it cannot be read or isn't UTF-8."""
     place = Span(os.fspath(path), 1, 1)
     try:
         return path.read_bytes().decode("utf-8")
     except OSError as error:
-        raise _error(f"cannot read the program: {error.strerror}", place) from error
+        problem = _error(f"cannot read the program: {error.strerror}", place)
     except UnicodeDecodeError as error:
-        raise _error(
-            f"the program is not UTF-8 text (byte {error.start})", place, "save it as UTF-8"
-        ) from error
+        message = f"the program is not UTF-8 text (byte {error.start})"
+        problem = _error(message, place, "save it as UTF-8")
+    raise P4Errors([problem])

@@ -141,6 +141,8 @@ def in_apply(text: str) -> str:
         (in_apply("if (x == 1) bit<8> y;"), 49, "a declaration cannot stand alone here",
          "braces"),
         (in_apply("x y;"), 37, "'x' is not a type", "a type must stand here"),
+        ("enum E { a } const bit<1> k = E;", 31, "'E' is a type, but a value must stand here",
+         "E.member"),
         (in_apply("foo_t y;"), 37, "the type 'foo_t' is not declared", ""),
         (in_apply("foo_t<bit<8>>(3) y;"), 37, "the type 'foo_t' is not declared", ""),
         (in_apply("x = (foo_t) 3;"), 42, "the type 'foo_t' is not declared", ""),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sglb.p4.preprocess import Preprocessor, read_program
-from sglb.p4.source import P4Error
+from sglb.p4.source import P4Error, P4Errors
 
 
 def texts(source: str, filename: str = "main.p4", **options: object) -> str:
@@ -148,9 +148,7 @@ def test_tokens_stand_where_the_user_wrote_them() -> None:
         ("#line x", "#line needs a number, then maybe a file name in quotes", 1, 2),
     ],
 )
-def test_malformed_macros_and_directives(
-    source: str, message: str, line: int, column: int
-) -> None:
+def test_malformed_macros_and_directives(source: str, message: str, line: int, column: int) -> None:
     error = failure(source)
     assert (error.message, error.span.line, error.span.column) == (message, line, column)
 
@@ -252,7 +250,9 @@ def test_skipped_text_may_be_anything() -> None:
 
 
 def test_ifdef_and_its_alternatives() -> None:
-    source = "#ifdef A\na\n#elifdef B\nb\n#endif\n#ifndef A\nc\n#endif\n#if 0\n#elifndef B\nd\n#endif"
+    source = (
+        "#ifdef A\na\n#elifdef B\nb\n#endif\n#ifndef A\nc\n#endif\n#if 0\n#elifndef B\nd\n#endif"
+    )
     assert texts(source, defines={"A": ""}) == "a d"
     assert texts(source, defines={"B": ""}) == "b c"
 
@@ -357,9 +357,9 @@ def test_unreadable_files(tmp_path: Path) -> None:
     (tmp_path / "latin.p4").write_bytes(b"// \xe9\n")
     error = failure('#include "latin.p4"', str(tmp_path / "m.p4"))
     assert error.message == f"'{tmp_path / 'latin.p4'}' is not UTF-8 text (byte 3)"
-    with pytest.raises(P4Error, match=r"the program is not UTF-8 text \(byte 3\)"):
+    with pytest.raises(P4Errors, match=r"the program is not UTF-8 text \(byte 3\)"):
         read_program(tmp_path / "latin.p4")
-    with pytest.raises(P4Error, match="cannot read the program: No such file or directory"):
+    with pytest.raises(P4Errors, match="cannot read the program: No such file or directory"):
         read_program(tmp_path / "absent.p4")
 
 
