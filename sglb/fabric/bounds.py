@@ -103,6 +103,19 @@ def lower_bound(
     return _Bounds(topology, faults, workload, transport, pipeline_latency_ps).find()
 
 
+def ideal_fct_ps(
+    topology: Topology,
+    workload: Workload,
+    transport: TransportConfig,
+    pipeline_latency_ps: int,
+) -> list[int]:
+    """Per flow: the least time from its start to its completion, alone on the healthy fabric.
+
+    Limited by its hosts' NICs and the base latency; the denominator of a slowdown.
+    """
+    return _Bounds(topology, (), workload, transport, pipeline_latency_ps).alone()
+
+
 def wire_bits(flow: Flow, transport: TransportConfig) -> int:
     """Bits that a flow's packets take on each link, sent once."""
     mtu, version = transport.mtu_bytes, transport.ip_version
@@ -157,6 +170,13 @@ class _Bounds:
             best["paths"] = paths
         ranked = sorted(best.values(), key=lambda b: -b.time_ps)
         return LowerBound(self._workload.start_ps, tuple(ranked))
+
+    def alone(self) -> list[int]:
+        """Least time of each flow, had it the fabric to itself from time 0."""
+        return [
+            max(self._alone(flow, bits, 0, out) for out in (True, False))
+            for flow, bits in zip(self._flows, self._bits, strict=True)
+        ]
 
     # Chains
 

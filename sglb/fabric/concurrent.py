@@ -20,8 +20,8 @@ Arc = tuple[int, int, int]  # link id, from switch, to switch
 _STEP = 0.1
 # Arcs loaded a little less than the worst must fall behind it within a hundred rounds or so.
 _SHARPNESS = 50.0
-# Work allowed, in arcs looked at; about seconds of Python.
-_WORK = 3_000_000
+# Work allowed, in arcs looked at; about a second of Python.
+_WORK = 1_000_000
 _MAX_ROUNDS = 1_000
 
 

@@ -214,6 +214,16 @@ class DeadHop:
     dest_switch_id: int
 
 
+def next_hops(topology: Topology) -> dict[tuple[int, int], frozenset[int]]:
+    """(switch id, destination switch id) -> ports on shortest paths of the healthy fabric."""
+    found: dict[tuple[int, int], frozenset[int]] = {}
+    for dest in topology.switches:
+        if topology.hosts_of(dest.id):
+            for node, hops in _hops_toward(topology, dest.id):
+                found[node, dest.id] = frozenset(port for port, _ in hops)
+    return found
+
+
 def dead_hops(state: FabricState) -> frozenset[DeadHop]:
     """Next hops on shortest paths of the healthy fabric that lead nowhere in this state.
 
@@ -224,13 +234,20 @@ def dead_hops(state: FabricState) -> frozenset[DeadHop]:
     topology = state.topology
     found: set[DeadHop] = set()
     for dest in topology.switches:
-        if topology.hosts_of(dest.id):
-            found |= _dead_toward(state, dest.id)
+        if not topology.hosts_of(dest.id):
+            continue
+        live = {dest.id} if state.switch_up(dest.id) else set()
+        for node, hops in _hops_toward(topology, dest.id):
+            for port, edge in hops:
+                if edge.dst in live and state.delivers(edge):
+                    live.add(node)
+                else:
+                    found.add(DeadHop(node, port, dest.id))
     return frozenset(found)
 
 
-def _dead_toward(state: FabricState, dest: int) -> set[DeadHop]:
-    topology = state.topology
+def _hops_toward(topology: Topology, dest: int) -> list[tuple[int, list[tuple[int, Edge]]]]:
+    """For each other switch, nearest to `dest` first: its shortest next hops (port, direction)."""
     distance = {dest: 0}
     order = [dest]
     for node in order:
@@ -239,15 +256,14 @@ def _dead_toward(state: FabricState, dest: int) -> set[DeadHop]:
             if peer not in distance and not topology.by_id(peer).is_host:
                 distance[peer] = distance[node] + 1
                 order.append(peer)
-    live = {dest} if state.switch_up(dest) else set()
-    dead = set()
-    for node in order[1:]:
-        for port, link in topology.ports(node).items():
-            peer = link.other(node)
-            if distance.get(peer, -1) != distance[node] - 1:
-                continue
-            if peer in live and state.delivers(Edge(link, node, peer)):
-                live.add(node)
-            else:
-                dead.add(DeadHop(node, port, dest))
-    return dead
+    return [
+        (
+            node,
+            [
+                (port, Edge(link, node, link.other(node)))
+                for port, link in topology.ports(node).items()
+                if distance.get(link.other(node), -1) == distance[node] - 1
+            ],
+        )
+        for node in order[1:]
+    ]

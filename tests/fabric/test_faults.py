@@ -10,6 +10,7 @@ from sglb.fabric.faults import (
     FaultKind,
     Flap,
     dead_hops,
+    next_hops,
     state_at,
 )
 from sglb.fabric.generators import fat_tree, leaf_spine
@@ -89,6 +90,30 @@ def test_capacity_over_time_is_exact() -> None:
     assert (capacity.decreases(there, 99), capacity.decreases(there, 100)) == (0, 1)
     assert capacity.best_rate_bps(there) == 50 * G
     assert capacity.changes_ps() == [0, 100, 200]
+
+
+def test_time_to_carry_waits_through_outages() -> None:
+    topo = _small()
+    there, _ = topo.find_edges("leaf0-spine0")
+    faults = [_down(topo, 100, "leaf0-spine0"), _up(topo, 200, "leaf0-spine0")]
+    capacity = CapacityTimeline(topo, faults)
+    per_ps = 100 * G
+    assert capacity.time_to_carry(there, 0, 100 * per_ps) == 100
+    assert capacity.time_to_carry(there, 40, 60 * per_ps) == 100
+    assert capacity.time_to_carry(there, 40, 60 * per_ps + 1) == 201
+    assert capacity.time_to_carry(there, 150, per_ps) == 201
+    assert capacity.time_to_carry(there, 300, 7 * per_ps) == 307
+    assert CapacityTimeline(topo, faults[:1]).time_to_carry(there, 99, 2 * per_ps) is None
+
+
+def test_next_hops_of_leaf_spine() -> None:
+    topo = leaf_spine(3, 2, 1, FAST, FAST)
+    hops = next_hops(topo)
+    leaf0, leaf1, leaf2, spine0, spine1 = (s.id for s in topo.switches)
+    assert hops[leaf0, leaf2] == {2, 3}
+    assert hops[spine0, leaf1] == {2}
+    assert len(hops) == 3 * 4
+    assert (leaf0, spine1) not in hops
 
 
 def test_flap_spelled_out() -> None:
