@@ -243,7 +243,7 @@ def _slice(env: Env, e: ast.Slice) -> Type:
 
 
 def _bit(env: Env, e: ast.Expr, base: BitsT) -> int:
-    value = _slice_const(env, e, "a slice's bounds")
+    value = _slice_const(env, e, "a slice's bound")
     if value >= base.width:
         raise env.error(
             f"bit {value} is beyond the highest bit, {base.width - 1}, of {base}", e.span
@@ -257,10 +257,10 @@ def _slice_const(env: Env, e: ast.Expr, what: str) -> int:
         env.checked.coercions[id(e)] = t.underlying
         t = t.underlying
     if not isinstance(t, BitsT | IntT):
-        raise env.error(f"{what} must be integers, but this is {t}", e.span)
+        raise env.error(f"{what} must be an integer, but this is {t}", e.span)
     value = const_of(env, e)
     if not isinstance(value, int):
-        raise env.error(f"{what} must be constants known at compile time", e.span)
+        raise env.error(f"{what} must be a constant known at compile time", e.span)
     if value < 0:
         raise env.error(f"{what} cannot be negative, but this is {value}", e.span)
     return value
