@@ -20,7 +20,7 @@ from sglb.p4.lower_core import (
     problem,
     qualify,
 )
-from sglb.p4.types import EnumT, ExternT, StructT, TupleT, Type
+from sglb.p4.types import ControlT, EnumT, ExternT, ParserT, StructT, TupleT, Type
 
 _COUNTS = {"packets": "packets", "bytes": "bytes", "packets_and_bytes": "both"}
 
@@ -42,6 +42,11 @@ def _constructor_arg(body: Body, bound: BoundArg) -> Binding:
         if not isinstance(found, ExternInst):
             raise problem("this must be the name of an extern instance", expr.span)
         return found
+    if isinstance(type_, ControlT | ParserT):
+        block = body.binding(expr)
+        if not isinstance(block, BlockInst):
+            raise problem("this must be the name of a control or parser instance", expr.span)
+        return block
     value = body.known(expr)
     if value is None:
         value = body.constant(expr, f"the constructor argument {bound.param.name}")
@@ -167,7 +172,12 @@ def value_set(body: Body, decl: ast.ValueSetDecl) -> ValueSetInst:
 def _value_set_parts(type_: Type) -> list[tuple[Type, str]]:
     bare = strip(type_)
     if isinstance(bare, StructT):
-        return [(f.type, _match_kind(f.annotations)) for f in bare.fields]
+        out: list[tuple[Type, str]] = []
+        for field in bare.fields:
+            nested = isinstance(strip(field.type), StructT | TupleT)
+            kind = _match_kind(field.annotations)
+            out += _value_set_parts(field.type) if nested else [(field.type, kind)]
+        return out
     if isinstance(bare, TupleT):
         return [(t, "exact") for _, t in members(bare)]
     return [(type_, "exact")]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from sglb.p4 import ir
 from sglb.p4.source import P4Error, Span
@@ -92,6 +93,7 @@ def members(type_: Type) -> list[tuple[str, Type]]:
     return []
 
 
+@lru_cache(maxsize=4096)
 def size_of(type_: Type) -> int:
     """Slots that a value of the type takes."""
     type_ = strip(type_)
@@ -115,12 +117,17 @@ def offset_of(type_: Type, name: str) -> tuple[int, Type]:
     if isinstance(type_, StackT):
         first = 1 if is_header_stack(type_) else 0
         return first + int(name) * size_of(type_.element), type_.element
+    return _offsets(type_)[name]
+
+
+@lru_cache(maxsize=1024)
+def _offsets(type_: Type) -> dict[str, tuple[int, Type]]:
+    found: dict[str, tuple[int, Type]] = {}
     offset = 1 if is_header(type_) else 0
     for member, member_type in members(type_):
-        if member == name:
-            return offset, member_type
+        found[member] = offset, member_type
         offset += size_of(member_type)
-    raise KeyError(f"{type_} has no {name}")
+    return found
 
 
 def bit_width(type_: Type) -> int:
@@ -273,12 +280,14 @@ class Frame:
     def _lay_header(self, type_: Type, name: str) -> None:
         valid = len(self.slots)
         self.slots.append(ir.Slot(f"{name}.$valid$", 1, is_bool=True))
+        for member, member_type in members(type_):
+            self._lay(member_type, f"{name}.{member}")
         fields: list[ir.HeaderField] = []
+        slot = valid + 1
         for member, member_type in _flat_fields(type_):
             varbit = isinstance(strip(member_type), VarbitT)
-            width = bit_width(member_type)
-            fields.append(ir.HeaderField(member, len(self.slots), width, varbit))
-            self._lay(member_type, f"{name}.{member}")
+            fields.append(ir.HeaderField(member, slot, bit_width(member_type), varbit))
+            slot += size_of(member_type)
         fixed = sum(f.width for f in fields if not f.varbit)
         self.header_at[valid] = len(self.headers)
         self.headers.append(ir.Header(name, valid, tuple(fields), fixed, len(self.slots) - valid))
@@ -303,12 +312,14 @@ class Frame:
 
 
 def _flat_fields(type_: Type, prefix: str = "") -> Iterator[tuple[str, Type]]:
-    """A header's scalar and varbit fields, those of structs inside it included."""
+    """A header's scalar and varbit fields, those of structs and arrays inside it included."""
     for member, member_type in members(type_):
-        if isinstance(strip(member_type), StructT):
-            yield from _flat_fields(strip(member_type), f"{prefix}{member}.")
+        inner = strip(member_type)
+        name = f"{prefix.removesuffix('.')}{member}" if member[0] == "[" else f"{prefix}{member}"
+        if isinstance(inner, StructT | TupleT | StackT):
+            yield from _flat_fields(inner, f"{name}.")
         else:
-            yield f"{prefix}{member}", member_type
+            yield name, member_type
 
 
 def leaves(place: SlotPlace) -> Iterator[SlotPlace]:

@@ -18,9 +18,9 @@ from sglb.p4.instances import block_instance
 from sglb.p4.layout import SlotPlace, is_scalar, members, size_of, strip
 from sglb.p4.lower_block import instance, lower_block
 from sglb.p4.lower_control_plane import control_plane
-from sglb.p4.lower_core import BlockInst, Body, ExternInst, Lowering, problem
+from sglb.p4.lower_core import SHARED, BlockInst, Body, ExternInst, Lowering, problem
 from sglb.p4.lower_stmt import declare_const
-from sglb.p4.types import StackT, StructT
+from sglb.p4.types import PackageT, StackT, StructT
 
 #: V1Switch's parameters, in order, with the names that `ir.Program` gives its blocks.
 BLOCKS = {
@@ -52,14 +52,16 @@ def lower(checked: Checked) -> tuple[ir.Program, ControlPlane]:
 
 
 def _globals(root: Body) -> list[ExternInst]:
-    """Constants and instances declared at top level."""
+    """Constants and instances declared at top level; packages other than `main` run nowhere."""
     found: list[ExternInst] = []
     for decl in root.checked.program.decls:
         root.span = decl.span
         if isinstance(decl, ast.ConstDecl):
             declare_const(root, decl)
-        elif isinstance(decl, ast.Instance) and decl is not root.checked.main:
-            made = instance(root, decl, sites=0)
+        elif isinstance(decl, ast.Instance):
+            if isinstance(root.typeref(decl.type), PackageT):
+                continue
+            made = instance(root, decl, sites=SHARED)
             root.env.bindings[id(decl)] = made
             if isinstance(made, ExternInst):
                 found.append(made)
@@ -72,7 +74,7 @@ def _blocks(root: Body) -> dict[str, BlockInst]:
     if main is None:
         raise problem(
             "the program has no main package",
-            root.checked.program.span,
+            root.checked.program.decls[-1].span,
             hint="end it with: V1Switch(MyParser(), …, MyDeparser()) main;",
         )
     info = root.call_info(main)
@@ -107,7 +109,7 @@ def _block(root: Body, expr: ast.Expr) -> BlockInst:
         block = block_instance(root, bound.decl, bound.decl.name, None, expr)
         block.env.bindings.update(bound.env.bindings)
         block.env.types.update(bound.env.types)
-    block.sites = 0
+    block.top = True
     return block
 
 
@@ -169,13 +171,18 @@ def _program(lowering: Lowering, blocks: dict[str, BlockInst]) -> ir.Program:
 
 
 def _named_numbers(checked: Checked) -> dict[str, int]:
-    """Top-level integer constants, which @field_list may name."""
+    """Top-level integer constants and enum members, which @field_list may name."""
     found = {}
     for decl in checked.program.decls:
         if isinstance(decl, ast.ConstDecl):
             value = checked.consts.get(id(decl.value))
             if isinstance(value, int):
                 found[decl.name] = int(value)
+        elif isinstance(decl, ast.EnumDecl):
+            for member in decl.members:
+                value = None if member.value is None else checked.consts.get(id(member.value))
+                if isinstance(value, int):
+                    found[f"{decl.name}.{member.name}"] = int(value)
     return found
 
 
@@ -207,14 +214,12 @@ def _tagged(
 
 
 def _indices(annotations: tuple[ast.Annotation, ...], names: dict[str, int]) -> list[int]:
-    """The numbers of `@field_list(1, 2)`; a name is a top-level constant."""
+    """The numbers of `@field_list(1, 2)`; names are constants and enum members."""
     out: list[int] = []
     for annotation in annotations:
         if annotation.name != "field_list":
             continue
-        for token in annotation.tokens:
-            if token == ",":
-                continue
+        for token in "".join(annotation.tokens).split(","):
             try:
                 out.append(names[token] if token in names else int(token.rsplit("w", 1)[-1], 0))
             except ValueError:

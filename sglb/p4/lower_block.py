@@ -12,6 +12,7 @@ from sglb.p4.layout import ElementPlace, SlicePlace, SlotPlace
 from sglb.p4.lower_call import Passed, enter, evaluate, finish, leave, reset_out
 from sglb.p4.lower_core import (
     CALLS,
+    SHARED,
     ActionInst,
     Binding,
     BlockInst,
@@ -24,10 +25,12 @@ from sglb.p4.lower_core import (
     name_annotation,
     problem,
     qualify,
+    scalar_const,
 )
 from sglb.p4.lower_expr import rule
 from sglb.p4.lower_parser import lower_states
 from sglb.p4.lower_stmt import declare
+from sglb.p4.source import BUILTIN
 from sglb.p4.types import ControlT, ExternT, ParserT
 
 
@@ -41,9 +44,9 @@ def apply_block(body: Body, call: ast.Call, info: CallInfo) -> Value:
         block.proc = body.lowering.new_proc()
         lower_block(body.lowering, block)
     for argument, slots in zip(passed, block.params, strict=True):
-        if isinstance(slots, ExternInst) and argument.value is not slots:
+        if isinstance(slots, ExternInst | Known) and not _same(slots, argument.value):
             raise problem(
-                f"{argument.param.name} must be the same extern wherever {block.prefix} is applied",
+                f"{argument.param.name} must be the same wherever {block.prefix} is applied",
                 call.span,
             )
         if isinstance(slots, SlotPlace) and not argument.shares(slots):
@@ -51,6 +54,13 @@ def apply_block(body: Body, call: ast.Call, info: CallInfo) -> Value:
     copy_out = leave(body, passed, block.params)
     body.emit(ir.Call(proc=block.proc, copy_out=copy_out, span=call.span))
     return None
+
+
+def _same(binding: ExternInst | Known, value: Value) -> bool:
+    """Whether a call passes what a parameter without direction stands for."""
+    if isinstance(binding, Known) and isinstance(value, ir.Const):
+        return scalar_const(binding.value, binding.type, BUILTIN) == value
+    return binding == value if isinstance(binding, Known) else binding is value
 
 
 def _applied(body: Body, call: ast.Call, info: CallInfo) -> BlockInst:
@@ -77,7 +87,7 @@ def _bind_params(body: Body, block: BlockInst, passed: Sequence[Passed]) -> None
     for i, argument in enumerate(passed):
         binding: Binding
         own = argument.extent
-        if isinstance(argument.value, ExternInst):
+        if isinstance(argument.value, ExternInst | Known):
             binding = argument.value
         elif block.sites == 1 and isinstance(argument.value, ir.Const):
             binding = Known(argument.value.value, argument.type)
@@ -146,6 +156,9 @@ def _sites(body: Body, block: BlockInst) -> dict[int, int]:
             if info is not None and info.receiver is not None:
                 target = body.checked.refs.get(id(info.receiver))
                 found[id(target)] = found.get(id(target), 0) + 1
+    for local in decl.locals:
+        for argument in local.args if isinstance(local, ast.Instance) else ():
+            found[id(body.checked.refs.get(id(argument.value)))] = SHARED
     return found
 
 
@@ -202,7 +215,7 @@ def lower_block(lowering: Lowering, block: BlockInst) -> None:
     body = Body(lowering, block.env, kind, block.prefix)
     body.span = decl.span
     body.block_inst = block
-    if block.sites:
+    if not block.top:
         reset_out(body, decl.params, block.params)
     elaborate_locals(body, block)
     states: tuple[ir.State, ...] = ()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sglb.p4 import ast, ir
-from sglb.p4.checked import BoundArg, CallInfo, CallKind
+from sglb.p4.checked import BoundArg, CallInfo, CallKind, Const
 from sglb.p4.layout import ElementPlace, Place, SlicePlace, SlotPlace, is_scalar, size_of
 from sglb.p4.lower_core import (
     CALLS,
@@ -16,6 +16,7 @@ from sglb.p4.lower_core import (
     Env,
     ExternInst,
     Fixed,
+    Known,
     Value,
     name_annotation,
     problem,
@@ -23,7 +24,7 @@ from sglb.p4.lower_core import (
     scalar_const,
 )
 from sglb.p4.lower_expr import item_into, rule
-from sglb.p4.types import ExternT, Type, VoidT
+from sglb.p4.types import ExternT, IntT, ListT, StringT, Type, VoidT
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,9 @@ def _thunk(body: Body, call: ast.Node, bound: BoundArg) -> Callable[[], Value]:
             raise problem(f"there is no argument for {bound.param.name}", call.span)
         if isinstance(type_, ExternT):
             return extern_of(body, expr)
+        if isinstance(type_, IntT | StringT | ListT):
+            value = body.known(expr)
+            return Known(body.constant(expr, bound.param.name) if value is None else value, type_)
         return argument_value(body, expr, type_)
 
     return run
@@ -207,7 +211,7 @@ def own_params(inner: Body, passed: Sequence[Passed]) -> tuple[Binding, ...]:
     params: list[Binding] = []
     for argument in passed:
         binding: Binding
-        if isinstance(argument.value, ExternInst):
+        if isinstance(argument.value, ExternInst | Known):
             binding = argument.value
         else:
             name = f"{inner.name}.{argument.param.name}"
@@ -217,9 +221,13 @@ def own_params(inner: Body, passed: Sequence[Passed]) -> tuple[Binding, ...]:
     return tuple(params)
 
 
-def extern_key(passed: Sequence[Passed]) -> tuple[int, ...]:
-    """Which extern instances are among the arguments."""
-    return tuple(id(a.value) for a in passed if isinstance(a.value, ExternInst))
+def extern_key(passed: Sequence[Passed]) -> tuple[Const, ...]:
+    """Which extern instances and compile-time values are among the arguments."""
+    return tuple(
+        id(a.value) if isinstance(a.value, ExternInst) else a.value.value
+        for a in passed
+        if isinstance(a.value, ExternInst | Known)
+    )
 
 
 # --- actions --------------------------------------------------------------------------------------

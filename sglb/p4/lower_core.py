@@ -127,11 +127,16 @@ class TableInst:
     profile: ExternInst | None = None
 
 
+#: Sites of an instance that is handed on to other controls.
+SHARED: Final = 1 << 30
+
+
 @dataclass(slots=True)
 class BlockInst:
     """An instance of a control or parser.
 
-    `prefix` is the control-plane name of the instance. `sites` counts the places that apply it.
+    `prefix` is the control-plane name of the instance. `sites` counts the places that apply it, or is
+    `SHARED` where nobody can count them. `top` marks V1Switch's own blocks.
     """
 
     decl: ast.ControlDecl | ast.ParserDecl
@@ -139,6 +144,7 @@ class BlockInst:
     env: Env
     span: Span
     sites: int = 1
+    top: bool = False
     proc: int = -1
     params: list[Binding] = field(default_factory=list)
     #: What it declares, in order; instances made by direct application come last.
@@ -204,7 +210,7 @@ class Fixed:
     place: Place
 
 
-Value = ir.Expr | SlotPlace | ElementPlace | Fixed | ExternInst | None
+Value = ir.Expr | SlotPlace | ElementPlace | Fixed | Known | ExternInst | None
 
 
 # --- registries -----------------------------------------------------------------------------------

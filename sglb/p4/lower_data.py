@@ -74,7 +74,7 @@ def data_fields(
         with body.captured() as effects:
             found = read()
         if effects:
-            fields = [_kept(body, f) for f in fields]
+            fields = [kept(body, f) for f in fields]
             body.emit(*effects)
         fields.extend(found)
     return tuple(fields)
@@ -107,7 +107,8 @@ def _items(expr: ast.Expr) -> tuple[ast.Expr, ...] | None:
     return None
 
 
-def _kept(body: Body, data: ir.DataField) -> ir.DataField:
+def kept(body: Body, data: ir.DataField) -> ir.DataField:
+    """The piece with its value in a temporary, safe from later statements."""
     value = body.keep(data.value)
     assert isinstance(value, ir.Expr)
     return replace(data, value=value)

@@ -22,7 +22,7 @@ from sglb.p4.layout import (
     strip,
 )
 from sglb.p4.lower_core import METHODS, Body, Value, ValueSetInst, problem, scalar_const
-from sglb.p4.lower_data import Invalid, data_fields
+from sglb.p4.lower_data import Invalid, data_fields, kept
 from sglb.p4.lower_expr import as_slots, rule
 from sglb.p4.types import StackT, Type, VarbitT
 
@@ -60,13 +60,9 @@ def _select(body: Body, select: ast.Select, numbers: dict[str, int]) -> ir.Selec
     for expr in select.exprs:
         with body.captured() as effects:
             more = data_fields(body, expr, Invalid.AS_IS)
-        if effects and fields:
-            raise problem(
-                "only the first operand of a select may call something",
-                expr.span,
-                hint="put the call's result in a variable before the transition",
-            )
-        body.emit(*effects)
+        if effects:
+            fields = tuple(kept(body, f) for f in fields)
+            body.emit(*effects)
         fields += more
         types += _flat_types(body.type_of(expr))
     cases = tuple(

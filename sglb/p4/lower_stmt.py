@@ -69,12 +69,12 @@ def declare(body: Body, decl: ast.VarDecl | ast.ConstDecl | ast.Instance) -> Non
 
 
 def declare_const(body: Body, decl: ast.ConstDecl) -> None:
-    """Bind a constant, or keep its value in storage where it depends on constructor arguments."""
+    """Bind a constant, whose value may depend on constructor arguments."""
     type_ = body.typeref(decl.type)
     value = body.known(decl.value)
     if value is None:
-        if not is_scalar(type_):
-            raise problem(f"the value of {decl.name} is not known at compile time", decl.span)
+        if not is_scalar(type_):  # of match_kinds, say: nothing at run time can use it
+            return
         value = body.constant(decl.value, f"the value of {decl.name}")
     body.env.bindings[id(decl)] = Known(value, type_)
 

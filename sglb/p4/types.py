@@ -106,6 +106,10 @@ class StructT(Type):
     args: tuple[Type, ...] = ()
     decl: ast.StructDecl | None = field(default=None, compare=False, repr=False)
 
+    def __hash__(self) -> int:
+        # Not the fields: types key the caches of their layout, and headers structs are large.
+        return hash((self.name, self.kind, len(self.fields)))
+
     def __str__(self) -> str:
         return self.name + (f"<{', '.join(map(str, self.args))}>" if self.args else "")
 
