@@ -77,3 +77,14 @@ def test_what_cannot_arrive_stays_open() -> None:
     a, b = pipe.hosts
     driver, started, completed = _run(Workload("w", (Flow(0, a, b, 1),)), pipe)
     assert (driver.done, driver.open_flows, started, completed) == (False, 1, {0: 0}, {})
+
+
+def test_same_seed_same_bytes_at_the_same_times() -> None:
+    runs = []
+    for _ in range(2):
+        turn = iter(range(10**6))
+        pipe = Pipe(lambda frame, turn=turn: [DELAY_PS] if next(turn) % 7 else [], count=4)  # type: ignore[misc]
+        driver, _, _ = _run(all_to_all(list(pipe.hosts), 5 * 4096), pipe, qps=2)
+        assert driver.done
+        runs.append(pipe.frames)
+    assert runs[0] == runs[1]
