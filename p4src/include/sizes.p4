@@ -30,6 +30,5 @@
 #define FABRIC_GROUP    1    // every fabric port: timer packets, heartbeats
 #define NOTIFY_GROUP    2    // the neighbours that asked for notifications
 #define NOTIFY_SESSION  3    // the same neighbours, and the CPU
-#define CPU_SESSION     4    // copies for the agent
 
 #endif

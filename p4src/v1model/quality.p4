@@ -8,6 +8,7 @@
 control Quality(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {
     register<bit<32>>(PORTS) load_bytes;
     register<bit<32>>(PORTS) load_epoch;   // microseconds / 16
+    register<bit<16>>(PORTS) scan;         // which of a port's further subjects is looked at next
 
     bool measured = false;
     subject_t subject = 0;
@@ -16,6 +17,9 @@ control Quality(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     bit<8> load_shift = 0;
     bit<8> queue_shift = 0;
     bit<32> beat_timeout_us = 0;
+    bit<16> scan_first = 0;
+    bit<16> scan_count = 0;
+    bit<16> next = 0;
     bit<32> t1 = 0;
     bit<32> t2 = 0;
     bit<32> t3 = 0;
@@ -39,8 +43,8 @@ control Quality(inout headers_t hdr, inout metadata_t meta, inout standard_metad
 
     action set_port(bit<16> of_subject, bit<5> of_bank, bit<8> with_lane_shift,
                     bit<8> with_load_shift, bit<8> with_queue_shift, bit<32> with_beat_timeout_us,
-                    bit<32> v1, bit<32> v2, bit<32> v3, bit<32> v4, bit<32> v5, bit<32> v6,
-                    bit<32> v7) {
+                    bit<16> with_scan_first, bit<16> with_scan_count, bit<32> v1, bit<32> v2, bit<32> v3,
+                    bit<32> v4, bit<32> v5, bit<32> v6, bit<32> v7) {
         measured = true;
         subject = of_subject;
         bank = of_bank;
@@ -48,9 +52,13 @@ control Quality(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         load_shift = with_load_shift;
         queue_shift = with_queue_shift;
         beat_timeout_us = with_beat_timeout_us;
+        scan_first = with_scan_first;
+        scan_count = with_scan_count;
         t1 = v1; t2 = v2; t3 = v3; t4 = v4; t5 = v5; t6 = v6; t7 = v7;
     }
 
+    // `of_subject` depends on this port alone and is announced at once; the `with_scan_count` subjects
+    // from `with_scan_first` on depend on it among others and are looked at in turn, one a timer packet.
     // Thresholds v1 < ... < v7 on the score; a score below v1 is band 7.
     table port_quality {
         key = { sm.egress_port: exact @name("port"); }
@@ -106,7 +114,16 @@ control Quality(inout headers_t hdr, inout metadata_t meta, inout standard_metad
             }
 
             if (meta.timer != 0) {
-                meta.subject = subject;  // a change that the rate limit held back goes out now
+                // A change that the rate limit held back goes out now.
+                meta.subject = subject;
+                if (scan_count != 0) {
+                    scan.read(next, port);
+                    if (next >= scan_count) {
+                        next = 0;
+                    }
+                    scan.write(port, next + 1);
+                    meta.subject = scan_first + next;
+                }
                 if (meta.timer == APP_BEAT_TIMER) {
                     beat_seen.read(seen, port);
                     silent_us = sm.egress_global_timestamp - seen;
