@@ -90,9 +90,8 @@ def make_crc(model: CrcModel) -> HashFunction:
 crc16: Final[HashFunction] = make_crc(CRC16)
 
 
-def crc32(data: bytes) -> int:
-    """CRC-32 of IEEE 802.3, as zlib has it."""
-    return binascii.crc32(data)
+#: CRC-32 of IEEE 802.3, as zlib has it.
+crc32: Final[HashFunction] = binascii.crc32
 
 
 def csum16(data: bytes) -> int:
@@ -102,12 +101,13 @@ def csum16(data: bytes) -> int:
     0xffff, except that a sum of a multiple of 0xffff other than 0 is held as 0xffff.
     """
     number = int.from_bytes(data, "big")
-    if len(data) & 1:
-        number <<= 8
-    total = number % 0xFFFF
-    if total == 0 and number:
-        return 0
-    return 0xFFFF - total
+    return fold_sum(number << 8 if len(data) & 1 else number)
+
+
+def fold_sum(total: int) -> int:
+    """The Internet checksum of words whose plain sum is `total` modulo 0xffff (0 only if all are 0)."""
+    folded = total % 0xFFFF
+    return 0xFFFF - folded if folded or not total else 0
 
 
 def xor16(data: bytes) -> int:

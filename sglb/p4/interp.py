@@ -29,7 +29,9 @@ from sglb.p4.runtime import PacketContext, PipelineState
 # Importing them registers their translators.
 from sglb.p4 import interp_extern, interp_packet  # isort: skip  # noqa: F401
 
-_BLOCKS = ("parser", "verify_checksum", "ingress", "egress", "compute_checksum", "deparser")
+#: The blocks of a program, as `ir.Program` and traces name them.
+BLOCKS = ("parser", "verify_checksum", "ingress", "egress", "compute_checksum", "deparser")
+PARSER, VERIFY_CHECKSUM, INGRESS, EGRESS, COMPUTE_CHECKSUM, DEPARSER = range(6)
 
 
 class Interpreter:
@@ -50,11 +52,11 @@ class Interpreter:
         self._error_slot = program.standard_metadata["parser_error"]
         self._machine = Machine(PacketContext([], b""))
         self._plain = self._translate(traced=False)
-        self._traced: dict[str, Run] | None = None
+        self._traced: list[Run] | None = None
 
     def new_context(self, data: bytes, now_ps: int) -> PacketContext:
         """A context with a zeroed frame."""
-        return PacketContext(self._frame.copy(), data, now_ps)
+        return PacketContext(self._frame[:], data, now_ps)
 
     def parse(self, context: PacketContext) -> None:
         """Runs the parser: fills headers, parser_error (if there is one) and `payload_offset`.
@@ -62,60 +64,60 @@ class Interpreter:
         A reject, or a select without a matching case, ends it with parser_error unchanged.
         """
         machine = self._machine
-        run = self._enter(context, "parser")
         machine.pos = machine.error = 0
-        machine.end = machine.length * 8
+        machine.end = len(context.data) * 8
         machine.steps = STATE_LIMIT + machine.end
-        run(context.frame)
+        self._run(context, PARSER)
         if machine.error:
             context.frame[self._error_slot] = machine.error
         context.payload_offset = machine.pos + 7 >> 3
 
     def verify_checksum(self, context: PacketContext) -> None:
         """Runs VerifyChecksum (sets checksum_error)."""
-        self._enter(context, "verify_checksum")(context.frame)
+        self._run(context, VERIFY_CHECKSUM)
 
     def ingress(self, context: PacketContext) -> None:
         """Runs the ingress control."""
-        self._enter(context, "ingress")(context.frame)
+        self._run(context, INGRESS)
 
     def egress(self, context: PacketContext) -> None:
         """Runs the egress control."""
-        self._enter(context, "egress")(context.frame)
+        self._run(context, EGRESS)
 
     def deparse(self, context: PacketContext) -> bytes:
         """Runs ComputeChecksum and the deparser; gives headers and payload, not truncated."""
         machine = self._machine
-        self._enter(context, "compute_checksum")(context.frame)
-        machine.out = []
+        self._run(context, COMPUTE_CHECKSUM)
+        machine.out = out = []
         machine.bits = machine.bit_count = 0
-        self._enter(context, "deparser")(context.frame)
+        self._run(context, DEPARSER)
         if machine.bit_count:
             pad = -machine.bit_count % 8
             size = machine.bit_count + pad >> 3
-            machine.out.append((machine.bits << pad).to_bytes(size, "big"))
-        machine.out.append(context.data[context.payload_offset :])
-        return b"".join(machine.out)
+            out.append((machine.bits << pad).to_bytes(size, "big"))
+        out.append(context.data[context.payload_offset :])
+        return b"".join(out)
 
     def source(self, *, traced: bool = False) -> str:
         """The generated Python, for people who want to read it."""
         return "\n\n".join(self._unit(traced=traced)[0].sources)
 
-    def _enter(self, context: PacketContext, block: str) -> Run:
+    def _run(self, context: PacketContext, block: int) -> None:
         machine = self._machine
         machine.context = context
-        machine.trace = context.trace
         machine.data = context.data
         machine.now_ps = context.now_ps
         machine.length = len(context.data)
-        if context.trace is None:
-            return self._plain[block]
+        machine.trace = trace = context.trace
+        if trace is None:
+            self._plain[block](context.frame)
+            return
         if self._traced is None:
             self._traced = self._translate(traced=True)
-        context.trace.enter(block)
-        return self._traced[block]
+        trace.enter(BLOCKS[block])
+        self._traced[block](context.frame)
 
-    def _unit(self, *, traced: bool) -> tuple[Unit, dict[str, str]]:
+    def _unit(self, *, traced: bool) -> tuple[Unit, list[str]]:
         program = self.program
         space: dict[str, Any] = {
             "m": self._machine,
@@ -132,12 +134,12 @@ class Interpreter:
             unaligned=_unaligned(program),
             emit_parser=emit_parser,
         )
-        return unit, {block: proc_name(unit, getattr(program, block)) for block in _BLOCKS}
+        return unit, [proc_name(unit, getattr(program, block)) for block in BLOCKS]
 
-    def _translate(self, *, traced: bool) -> dict[str, Run]:
+    def _translate(self, *, traced: bool) -> list[Run]:
         unit, names = self._unit(traced=traced)
         exec(compile("\n".join(unit.sources), "<p4>", "exec"), unit.space)
-        return {block: unit.space[name] for block, name in names.items()}
+        return [unit.space[name] for name in names]
 
 
 def _unaligned(program: ir.Program) -> bool:

@@ -50,6 +50,15 @@ def nesting(expr: ir.Expr) -> int:
     return 1 + max(map(nesting, below), default=0)
 
 
+def largest(expr: ir.Expr) -> int:
+    """A bound that the expression's value never exceeds."""
+    if isinstance(expr, ir.Const):
+        return expr.value
+    if isinstance(expr, ir.Extend) and not expr.signed:
+        return largest(expr.operand)
+    return (1 << expr.width) - 1
+
+
 def value(body: Body, expr: ir.Expr) -> str:
     """Source of the expression's value: a name, number or something in brackets."""
     return _spilled(body, expr, _VALUES[type(expr)])

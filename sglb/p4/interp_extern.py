@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from sglb.p4 import ir
+from sglb.p4.hashing import fold_sum
 from sglb.p4.interp_code import Body, literal, span_name
-from sglb.p4.interp_expr import assigned, condition, value
+from sglb.p4.interp_expr import assigned, condition, largest, value
 from sglb.p4.interp_stmt import emits, packed, store
 from sglb.p4.runtime import ExternFailure, PacketContext, Request, Trace
 from sglb.p4.source import Span
@@ -74,30 +75,40 @@ def _state(body: Body, stmt: ir.Extern) -> Any:
 
 @_op("register.read")
 def _register_read(body: Body, stmt: ir.Extern) -> None:
-    register = body.unit.bind("register", _state(body, stmt))
-    values, index = body.temp("v"), body.temp("i")
-    body.line(f"{index} = {assigned(body, stmt.ins[0])}")
-    body.line(f"{values} = {register}.values")
-    with body.block(f"if {index} < len({values}):"):
-        if len(stmt.outs) == 1:
-            store(body, stmt.outs[0], f"{values}[{index}]", stmt.span)
-        else:
-            element = body.temp("e")
-            body.line(f"{element} = {values}[{index}]")
-            for leaf, target in enumerate(stmt.outs):
-                store(body, target, f"{element}[{leaf}]", stmt.span)
+    element = body.temp("e")
+    if len(stmt.outs) == 1:
+        _at_element(body, stmt, lambda text: store(body, stmt.outs[0], text, stmt.span))
+        return
+
+    def each_leaf(text: str) -> None:
+        body.line(f"{element} = {text}")
+        for leaf, target in enumerate(stmt.outs):
+            store(body, target, f"{element}[{leaf}]", stmt.span)
+
+    _at_element(body, stmt, each_leaf)
 
 
 @_op("register.write")
 def _register_write(body: Body, stmt: ir.Extern) -> None:
-    register = body.unit.bind("register", _state(body, stmt))
-    values, index = body.temp("v"), body.temp("i")
-    body.line(f"{index} = {assigned(body, stmt.ins[0])}")
-    body.line(f"{values} = {register}.values")
     leaves = [value(body, leaf) for leaf in stmt.ins[1:]]
-    with body.block(f"if {index} < len({values}):"):
-        new = leaves[0] if len(leaves) == 1 else f"({', '.join(leaves)})"
-        body.line(f"{values}[{index}] = {new}")
+    new = assigned(body, stmt.ins[1]) if len(leaves) == 1 else f"({', '.join(leaves)})"
+    _at_element(body, stmt, lambda text: body.line(f"{text} = {new}"))
+
+
+def _at_element(body: Body, stmt: ir.Extern, use: Callable[[str], None]) -> None:
+    """Writes what `use` makes of the indexed element, under a test unless the index always fits."""
+    register = body.unit.bind("register", _state(body, stmt))
+    index = stmt.ins[0]
+    assert stmt.instance is not None
+    size = body.unit.program.instances[stmt.instance].size
+    if largest(index) < size:
+        use(f"{register}.values[{assigned(body, index)}]")
+        return
+    values, at = body.temp("v"), body.temp("i")
+    body.line(f"{at} = {assigned(body, index)}")
+    body.line(f"{values} = {register}.values")
+    with body.block(f"if {at} < len({values}):"):
+        use(f"{values}[{at}]")
 
 
 @_op("counter.count")
@@ -124,11 +135,36 @@ def _done_by_the_table(_body: Body, _stmt: ir.Extern) -> None:
 
 
 def _hashed(body: Body, stmt: ir.Extern, algorithm: str) -> str:
+    if algorithm == "csum16" and not stmt.op.endswith("_with_payload"):
+        total = _word_sum(body, stmt.data)
+        if total:
+            return f"{body.unit.bind('fold', fold_sum)}({total})"
     function = body.unit.bind("hash", body.unit.hashes[algorithm])
     data = packed(body, stmt.data)
     if stmt.op.endswith("_with_payload"):
         data = f"{data} + m.data[m.context.payload_offset:]"
     return f"{function}({data})"
+
+
+def _word_sum(body: Body, fields: Sequence[ir.DataField]) -> str:
+    """Source of a sum equal to that of the fields' 16-bit words modulo 0xffff; "" if it may vary.
+
+    A word's bits weigh 2**0 to 2**15, and 2**16 is 1 modulo 0xffff: so each field counts with the
+    weight of its lowest bit alone, without being laid out in bytes first.
+    """
+    valid = {data.valid for data in fields}
+    if len(valid) != 1 or any(data.length is not None for data in fields):
+        return ""
+    below = sum(data.width for data in fields)
+    below += -below % 16
+    parts = []
+    for data in fields:
+        below -= data.width
+        part = value(body, data.value)
+        parts.append(f"({part} << {below % 16})" if below % 16 else part)
+    slot = next(iter(valid))
+    total = " + ".join(parts)
+    return total if slot is None else f"{total} if f[{slot}] else 0"
 
 
 def _store_cut(body: Body, target: ir.LValue, text: str, known_bits: int, span: Span) -> None:

@@ -1,14 +1,17 @@
 """Reading headers from a packet and writing them to one, as Python source.
 
-The cursor `m.pos` counts bits. A header is read as one big-endian number and taken apart by shifts
-known beforehand; headers of machine-sized fields go through `struct` at once. Errors come in BMv2's
-order: ParserInvalidArgument, then PacketTooShort, then HeaderTooShort; a failed extract leaves
-header and cursor alone, so that what it would have taken stays in the payload.
+The cursor `m.pos` counts bits. A header goes through `struct` as the machine words between the byte
+boundaries of its fields, which are then split by shifts; one with a varbit, or in a program whose
+headers aren't whole bytes, as one big number. Errors come in BMv2's order: ParserInvalidArgument,
+then PacketTooShort, then HeaderTooShort; a failed extract leaves header and cursor alone, so that
+what it would have taken stays in the payload.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sglb.p4 import ir
 from sglb.p4.interp_code import Body, literal, span_name, total_width
@@ -17,7 +20,7 @@ from sglb.p4.interp_stmt import emits, header_at
 from sglb.p4.runtime import Trace
 from sglb.p4.source import Span
 
-_STRUCT_CODES = {8: "B", 16: "H", 32: "I", 64: "Q"}
+_CODES = {8: "B", 16: "H", 32: "I", 64: "Q"}
 
 
 def read_bits(data: bytes, pos: int, width: int) -> int:
@@ -96,15 +99,12 @@ def _extract_header(
     else:
         end, whole, variable = _checked_end(body, width, var_bits, span, limit)
         body.line(f"f[{offset}{header.valid}] = 1")
-        codes = _struct_format(header)
-        if codes and not body.unit.unaligned:
-            unpack = body.unit.bind("unpack", codes.unpack_from)
-            first = f"{offset}{header.valid + 1}"
-            body.line(f"f[{first}:{first} + {len(fields)}] = {unpack}(m.data, m.pos >> 3)")
-        else:
+        if body.unit.unaligned or limit:
             number = body.temp("v")
             body.line(f"{number} = {_number(body, end, whole)}")
             _take_apart(body, header, offset, number, variable)
+        else:
+            _unpack(body, header, offset)
         body.line(f"m.pos = {end}")
     if body.unit.traced:
         show = body.unit.bind("show_header", _show_header)
@@ -119,20 +119,71 @@ def _number(body: Body, end: str, whole: str) -> str:
     return f"from_bytes(m.data[m.pos >> 3:{end} >> 3], 'big')"
 
 
-_FORMATS: dict[str, struct.Struct] = {}
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Neighbouring fields that end at a whole byte, and the machine words that hold their bits."""
+
+    fields: tuple[ir.HeaderField, ...]
+    words: tuple[int, ...]
 
 
-def _struct_format(header: ir.Header) -> struct.Struct | None:
-    """The header's layout for `struct`, if each of its fields is 1, 2, 4 or 8 bytes."""
-    codes = ">"
+def _groups(header: ir.Header) -> list[_Group]:
+    """A header of fixed fields, cut at every byte boundary between two of them."""
+    groups = []
+    fields: list[ir.HeaderField] = []
+    width = 0
     for field in header.fields:
-        code = _STRUCT_CODES.get(field.width)
-        if code is None or field.varbit:
-            return None
-        codes += code
-    if len(header.fields) < 2:
-        return None
-    return _FORMATS.setdefault(codes, struct.Struct(codes))
+        fields.append(field)
+        width += field.width
+        if width % 8 == 0:
+            words = []
+            while width:
+                word = next(w for w in (64, 32, 16, 8) if w <= width)
+                words.append(word)
+                width -= word
+            groups.append(_Group(tuple(fields), tuple(words)))
+            fields = []
+    return groups
+
+
+def _struct(groups: Sequence[_Group]) -> struct.Struct:
+    return struct.Struct(">" + "".join(_CODES[word] for g in groups for word in g.words))
+
+
+def _unpack(body: Body, header: ir.Header, offset: str) -> None:
+    """Reads a header by one `struct` call, then splits the words that hold several fields."""
+    groups = _groups(header)
+    targets: list[str] = []
+    splits: list[tuple[_Group, list[str]]] = []
+    for group in groups:
+        if len(group.fields) == len(group.words) == 1:
+            targets.append(f"f[{offset}{group.fields[0].slot}]")
+        else:
+            names = [body.temp("v") for _ in group.words]
+            targets += names
+            splits.append((group, names))
+    unpack = body.unit.bind("unpack", _struct(groups).unpack_from)
+    body.line(f"{', '.join(targets)}, = {unpack}(m.data, m.pos >> 3)")
+    for group, names in splits:
+        below = sum(group.words)
+        whole = ""
+        for name, word in zip(names, group.words, strict=True):
+            below -= word
+            whole += (" | " if whole else "") + (f"{name} << {below}" if below else name)
+        if len(group.fields) == 1:
+            body.line(f"f[{offset}{group.fields[0].slot}] = {whole}")
+            continue
+        if len(names) > 1:
+            body.line(f"{names[0]} = {whole}")
+        _split(body, group.fields, offset, names[0])
+
+
+def _split(body: Body, fields: Sequence[ir.HeaderField], offset: str, number: str) -> None:
+    below = sum(f.width for f in fields)
+    for at, field in enumerate(fields):
+        below -= field.width
+        mask = f" & {literal((1 << field.width) - 1)}" if at else ""
+        body.line(f"f[{offset}{field.slot}] = {_shifted(number, below, '')}{mask}")
 
 
 def _take_apart(body: Body, header: ir.Header, offset: str, number: str, variable: str) -> None:
@@ -231,15 +282,15 @@ def _emit(body: Body, stmt: ir.Emit) -> None:
 
 
 def _header_bytes(body: Body, header: ir.Header) -> str:
-    codes = _struct_format(header)
-    if codes:
-        first = header.valid + 1
-        return f"{body.unit.bind('pack', codes.pack)}(*f[{first}:{first + len(header.fields)}])"
-    width = total_width(header.fields)
     varying = next((f for f in header.fields if f.varbit), None)
-    length = f"f[{varying.slot + 1}]" if varying else ""
+    if varying is None:
+        groups = _groups(header)
+        words = ", ".join(_words(body, group) for group in groups)
+        return f"{body.unit.bind('pack', _struct(groups).pack)}({words})"
+    length = f"f[{varying.slot + 1}]"
+    below, moving = total_width(header.fields), True
+    size = f"{below} + {length} >> 3"
     parts = []
-    below, moving = width, bool(varying)
     for field in header.fields:
         if field.varbit:
             moving = False
@@ -247,5 +298,27 @@ def _header_bytes(body: Body, header: ir.Header) -> str:
             below -= field.width
         shift = f"{below} + {length}" if moving else str(below)
         parts.append(f"f[{field.slot}]" + ("" if shift == "0" else f" << {shift}"))
-    size = f"{width} + {length} >> 3" if varying else str(width // 8)
     return f"({' | '.join(parts)}).to_bytes({size}, 'big')"
+
+
+def _words(body: Body, group: _Group) -> str:
+    """The machine words that a group's fields make, as arguments."""
+    below = sum(group.words)
+    parts = []
+    for field in group.fields:
+        below -= field.width
+        parts.append(f"f[{field.slot}] << {below}" if below else f"f[{field.slot}]")
+    whole = " | ".join(parts)
+    if len(group.words) == 1:
+        return whole
+    if len(group.fields) > 1:
+        name = body.temp("v")
+        body.line(f"{name} = {whole}")
+        whole = name
+    below = sum(group.words)
+    words = []
+    for at, word in enumerate(group.words):
+        below -= word
+        shifted = f"{whole} >> {below}" if below else whole
+        words.append(f"{shifted} & {literal((1 << word) - 1)}" if at else shifted)
+    return ", ".join(words)

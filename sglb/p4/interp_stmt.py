@@ -29,6 +29,12 @@ from sglb.p4.source import Span
 #: Rounds after which a loop of a control or function fails the packet.
 LOOP_LIMIT = 1 << 20
 
+#: Neighbouring slots from which zeroing by one slice is quicker.
+MIN_ZEROED = 4
+
+#: Statements up to which a callee that can't leave early is written where it is called.
+MAX_INLINED = 24
+
 S = TypeVar("S", bound=ir.Stmt)
 _Emitter = Callable[[Body, ir.Stmt], None]
 _EMITTERS: dict[type[ir.Stmt], _Emitter] = {}
@@ -140,8 +146,36 @@ def emit_all(body: Body, stmts: Sequence[ir.Stmt]) -> None:
     if body.depth > MAX_BLOCKS and stmts:
         _outline(body, stmts)
         return
-    for stmt in stmts:
-        _EMITTERS[type(stmt)](body, stmt)
+    at = 0
+    while at < len(stmts):
+        run = 0 if body.unit.traced else _zeroed(stmts, at)
+        if run >= MIN_ZEROED:
+            first = stmts[at]
+            assert isinstance(first, ir.Assign)
+            assert isinstance(first.target, ir.SlotRef)
+            clear(body, str(first.target.slot), run)
+            at += run
+        else:
+            _EMITTERS[type(stmts[at])](body, stmts[at])
+            at += 1
+
+
+def _zeroed(stmts: Sequence[ir.Stmt], at: int) -> int:
+    """How many statements from `at` on zero one slot each, the next one each time."""
+    count = 0
+    slot = None
+    for stmt in stmts[at:]:
+        if not (
+            isinstance(stmt, ir.Assign)
+            and isinstance(stmt.target, ir.SlotRef)
+            and isinstance(stmt.value, ir.Const)
+            and stmt.value.value == 0
+            and slot in (None, stmt.target.slot)
+        ):
+            break
+        slot = stmt.target.slot + 1
+        count += 1
+    return count
 
 
 def _outline(body: Body, stmts: Sequence[ir.Stmt]) -> None:
@@ -236,8 +270,31 @@ def _exit(body: Body, _stmt: ir.Exit) -> None:
 
 @emits(ir.Call)
 def _call_proc(body: Body, stmt: ir.Call) -> None:
-    name = proc_name(body.unit, stmt.proc)
-    _call(body, name, proc_signals(body.unit, stmt.proc), stmt.copy_out)
+    _run_proc(body, stmt.proc, stmt.copy_out)
+
+
+def _run_proc(body: Body, index: int, copy_out: Sequence[ir.Stmt]) -> None:
+    unit = body.unit
+    proc = unit.program.procs[index]
+    short = proc.kind != "parser" and _size(proc.body) <= MAX_INLINED
+    if short and not signals(unit, proc.body):
+        emit_all(body, proc.body)
+        emit_all(body, copy_out)
+    else:
+        _call(body, proc_name(unit, index), proc_signals(unit, index), copy_out)
+
+
+def _size(stmts: Sequence[ir.Stmt]) -> int:
+    """Statements, those inside others included; loops, tables and calls count as too many."""
+    total = 0
+    for stmt in stmts:
+        if isinstance(stmt, ir.If):
+            total += 1 + _size(stmt.then) + _size(stmt.other)
+        elif isinstance(stmt, ir.Switch | ir.Loop | ir.Apply | ir.Call):
+            total += MAX_INLINED + 1
+        else:
+            total += 1
+    return total
 
 
 def proc_name(unit: Unit, index: int) -> str:
@@ -440,22 +497,24 @@ def _direct_meter(body: Body, table: ir.Table, meter: str, match: str) -> None:
 
 
 def _run_action(body: Body, table: ir.Table, match: str) -> None:
-    if not table.actions:
+    unit = body.unit
+    busy = [
+        (index, entry)
+        for index, entry in enumerate(table.actions)
+        if entry.params or entry.setup or entry.copy_out or unit.program.procs[entry.proc].body
+    ]
+    if not busy:
         return
     action = body.temp("a")
     body.line(f"{action} = {match}.action")
     head = "if"
-    for index, entry in enumerate(table.actions):
+    for index, entry in busy:
         with body.block(f"{head} {action} == {index}:"):
             if entry.params:
                 slots = "".join(f"f[{slot}], " for slot, _ in entry.params)
                 body.line(f"{slots}= {match}.args")
             emit_all(body, entry.setup)
-            if body.unit.program.procs[entry.proc].body:
-                name = proc_name(body.unit, entry.proc)
-                _call(body, name, proc_signals(body.unit, entry.proc), entry.copy_out)
-            else:
-                emit_all(body, entry.copy_out)
+            _run_proc(body, entry.proc, entry.copy_out)
         head = "elif"
 
 
@@ -470,17 +529,13 @@ def _show_table(trace: Trace, table: ir.Table, key: tuple[int, ...], match: Matc
 
 def packed(body: Body, fields: Sequence[ir.DataField]) -> str:
     """Source of the fields' bits as bytes, without gaps, zero bits at the end of the last byte."""
-    if all(d.length is None and d.valid is None for d in fields):
-        width = sum(d.width for d in fields)
+    valid = {data.valid for data in fields}
+    if len(valid) <= 1 and all(data.length is None for data in fields):
+        width = sum(data.width for data in fields)
         pad = -width % 8
-        text = ""
-        below = width
-        for data in fields:
-            below -= data.width
-            shift = below + pad
-            part = value(body, data.value)
-            text += (" | " if text else "") + (f"{part} << {shift}" if shift else part)
-        return f"({text or 0}).to_bytes({(width + pad) // 8}, 'big')"
+        text = f"({joined(body, fields, pad)}).to_bytes({(width + pad) // 8}, 'big')"
+        slot = next(iter(valid), None)
+        return text if slot is None else f"({text} if f[{slot}] else b'')"
     bits, count = body.temp("v"), body.temp("w")
     body.line(f"{bits} = {count} = 0")
     for data in fields:
@@ -490,6 +545,17 @@ def packed(body: Body, fields: Sequence[ir.DataField]) -> str:
             with body.block(f"if f[{data.valid}]:"):
                 _append_bits(body, data, bits, count)
     return f"({bits} << -{count} % 8).to_bytes({count} + 7 >> 3, 'big')"
+
+
+def joined(body: Body, fields: Sequence[ir.DataField], pad: int) -> str:
+    """Source of the number that fixed fields make, with `pad` zero bits after them."""
+    below = sum(data.width for data in fields) + pad
+    parts = []
+    for data in fields:
+        below -= data.width
+        part = value(body, data.value)
+        parts.append(f"{part} << {below}" if below else part)
+    return " | ".join(parts) or "0"
 
 
 def _append_bits(body: Body, data: ir.DataField, bits: str, count: str) -> None:
