@@ -7,7 +7,7 @@ A selector is programmed in one style at a time: with one-shot sets, or with mem
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from finsy.proto import p4i, p4r
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -27,14 +27,14 @@ _GROUP_ACTION = 5
 class WrittenMember(GroupMember):
     """A group's member with the (canonical) message that is read back for it."""
 
-    message: p4r.ActionProfileGroup.Member = p4r.ActionProfileGroup.Member()  # noqa: RUF009
+    message: p4r.ActionProfileGroup.Member = field(kw_only=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenOneShot(OneShot):
     """A one-shot set with the (canonical) message that is read back for it."""
 
-    message: p4r.ActionProfileActionSet = p4r.ActionProfileActionSet()  # noqa: RUF009
+    message: p4r.ActionProfileActionSet = field(kw_only=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class ProfileBinding:
         size = self.group_size([a.weight for a in actions])
         if 0 < limit < size:
             raise self.bad(f"has max_group_size {limit}: a one-shot set of {size} is too large")
-        return WrittenOneShot(tuple(actions), written)
+        return WrittenOneShot(tuple(actions), message=written)
 
     def _check_modes(self, message: p4r.ActionProfileActionSet) -> None:
         if any(field.field_number == _GROUP_ACTION for field in UnknownFieldSet(message)):
@@ -252,7 +252,7 @@ class GroupHandler:
             weight = profile.weight(message.weight, f"member {message.member_id}")
             port = profile.watch_port(message)
             profile.canonical_watch(written, port)
-            members.append(WrittenMember(message.member_id, weight, port, written))
+            members.append(WrittenMember(message.member_id, weight, port, message=written))
         return members
 
     def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
