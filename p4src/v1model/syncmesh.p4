@@ -37,9 +37,10 @@ control SyncMesh(inout headers_t hdr, inout metadata_t meta, inout standard_meta
         meta.subject = relay;
     }
 
-    // The profile that holds the quality toward a destination: `lanes` the members that reach it,
-    // `alone` whether every destination of the profile fails together (else "down" becomes "worst"),
-    // `relay` the subject whose announcement depends on it.
+    // The profile that holds the quality toward a subject: `lanes` the members that reach it, `alone`
+    // whether the profile speaks of nothing else. One that it shares with others takes no code of it
+    // but "down", as "worst": the others can still use the lane. `relay` is the subject whose
+    // announcement depends on it.
     table profiles {
         key = { hdr.note.subject: exact @name("subject"); }
         actions = { set_profile; @defaultonly NoAction; }
@@ -47,9 +48,12 @@ control SyncMesh(inout headers_t hdr, inout metadata_t meta, inout standard_meta
         size = DESTINATIONS;
     }
 
-    action write_code() {
+    action read_codes() {
         vector = (bit<32>)(profile ++ meta.bank);
         remote_codes.read(codes, vector);
+    }
+
+    action write_code() {
         codes = (codes & ~(128w0xff << meta.lane_shift)) | ((bit<128>)code << meta.lane_shift);
         remote_codes.write(vector, codes);
     }
@@ -71,6 +75,7 @@ control SyncMesh(inout headers_t hdr, inout metadata_t meta, inout standard_meta
             } else if (hdr.set.what == SET_REMOTE) {
                 profile = hdr.set.profile[5:0];
                 code = hdr.set.code & 0xf;
+                read_codes();
                 write_code();
                 meta.subject = hdr.set.subject;
                 to_agent(REASON_SET);
@@ -128,10 +133,14 @@ control SyncMesh(inout headers_t hdr, inout metadata_t meta, inout standard_meta
                     if (profiles.apply().hit && (reach & bit_of_lane) != 0) {
                         sync_in.count(TAKEN);
                         code = hdr.note.code & 0xf;
-                        if (code == CODE_DOWN && !exclusive) {
+                        read_codes();
+                        if (exclusive) {
+                            write_code();
+                        } else if (code == CODE_DOWN &&
+                                   (codes >> meta.lane_shift)[3:0] != CODE_DOWN[3:0]) {
                             code = CODE_WORST;
+                            write_code();
                         }
-                        write_code();
                         to_agent(REASON_NOTE);
                     } else {
                         refuse(NO_PROFILE);

@@ -1,0 +1,313 @@
+"""What one switch should hold: the entities that the controller wants, under one state of the links.
+
+The tables `ports` and `profiles` and the notification group belong to the SyncMesh agent and are not
+planned here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from finsy import Action, Match, P4MulticastGroupEntry, P4TableEntry
+
+from controller.layout import FabricLayout, Layout, Subject
+from controller.paths import LinkState, Member, Paths
+from controller.slots import interleave, preferences, shares
+from sglb.fabric.schema import Policy, ScenarioModel
+from sglb.syncmesh.dataplane import FABRIC_GROUP, SLOTS, lane_set
+
+Entity = P4TableEntry | P4MulticastGroupEntry
+
+INGRESS = "FabricIngress"
+EGRESS = "FabricEgress"
+T_SWITCH_INFO = f"{INGRESS}.ports.switch_info"
+T_ROUTING_V4 = f"{INGRESS}.route.routing_v4"
+T_ROUTING_V6 = f"{INGRESS}.route.routing_v6"
+T_DESTINATIONS = f"{INGRESS}.balance.destinations"
+T_MODES = f"{INGRESS}.balance.modes"
+T_SLOTS = f"{INGRESS}.balance.slots"
+T_LANES = f"{INGRESS}.balance.lanes"
+T_PORT_QUALITY = f"{EGRESS}.quality.port_quality"
+T_SUBJECTS = f"{EGRESS}.announce.subjects"
+T_ANNOUNCEMENTS = f"{EGRESS}.build_note.announcements"
+T_WATERMARKS = f"{EGRESS}.ecn.watermarks"
+T_SENDER = f"{EGRESS}.sender"
+
+#: Tables of the controller, in an order in which an entry never refers to a later one.
+OWNED_TABLES = (
+    T_SWITCH_INFO,
+    T_SENDER,
+    T_LANES,
+    T_SLOTS,
+    T_MODES,
+    T_DESTINATIONS,
+    T_ROUTING_V4,
+    T_ROUTING_V6,
+    T_PORT_QUALITY,
+    T_SUBJECTS,
+    T_ANNOUNCEMENTS,
+    T_WATERMARKS,
+)
+
+#: Policies that choose by quality, and those whose data plane avoids what it knows to be dead.
+ADAPTIVE: frozenset[Policy] = frozenset({"dlb", "glb"})
+
+_SELECT_HASH, _SELECT_SPRAY, _SELECT_BEST = 0, 1, 2
+_SELECTION = {
+    "ecmp": _SELECT_HASH,
+    "flowlet": _SELECT_SPRAY,
+    "spray": _SELECT_SPRAY,
+    "dlb": _SELECT_BEST,
+    "glb": _SELECT_BEST,
+}
+
+# A port's score is past load / 2**LOAD_SHIFT plus its queue in bytes. Past load settles at 64 us
+# times the rate, so a full port's load weighs 4 us of its rate and falls to 3 us just after a sample;
+# the edges are microseconds at the port's live rate: half load, full load, and then by queue.
+LOAD_SHIFT = 4
+BAND_EDGES_US = (2.0, 4.5, 5.5, 7.0, 9.0, 13.0, 21.0)
+
+_HASH_SEED_STEP = 0x9E3779B9  # 2**32 / golden ratio: seeds of neighbours differ in many bits
+_DATA_CLASSES = range(7)  # class 7 is SyncMesh's own
+
+
+class ProfileMap(Protocol):
+    """Which profile holds the remote quality of a subject (see `sglb.syncmesh.profiles`)."""
+
+    def profile_of(self, subject: int) -> int:
+        """Index of the profile; 0, the neutral one, where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the plan must know of the switch: its unit of queue depth, in bytes."""
+
+    depth_unit_bytes: int = 80
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInputs:
+    """What a plan follows from. `state` is what the controller believes of the links."""
+
+    fabric: FabricLayout
+    model: ScenarioModel
+    policy: Policy
+    state: LinkState
+    profiles: Mapping[int, ProfileMap]
+    target: Target = Target()
+    incarnation: int = 1
+
+
+def plan_switch(inputs: PlanInputs, switch_id: int) -> list[Entity]:
+    """Every entity of one switch, in the order of `OWNED_TABLES`, groups first.
+
+    Raises `PlanError` when the program is too small for the fabric.
+    """
+    return list(_Plan(inputs, inputs.fabric.layout(switch_id)).entities())
+
+
+class _Plan:
+    def __init__(self, inputs: PlanInputs, layout: Layout) -> None:
+        self._in = inputs
+        self._layout = layout
+        self._topology = inputs.fabric.topology
+        self._id = layout.switch.id
+        self._paths = {d: Paths(self._topology, inputs.state, d) for d in layout.members}
+        self._members = {d: paths.members(self._id) for d, paths in self._paths.items()}
+
+    def entities(self) -> Iterator[Entity]:
+        yield P4MulticastGroupEntry(FABRIC_GROUP, replicas=list(self._layout.neighbours))
+        yield self._switch_info()
+        yield self._default(T_SENDER, f"{EGRESS}.set_switch", **self._identity())
+        yield from self._lanes()
+        for destination, group in self._layout.groups.items():
+            yield from self._group(destination, group)
+        yield from self._routes()
+        yield from self._qualities()
+        for subject in self._layout.subjects:
+            yield from self._subject(subject)
+        yield from self._watermarks()
+
+    # --- who the switch is ---
+
+    def _identity(self) -> dict[str, int]:
+        return {"node_id": self._id, "incarnation": self._in.incarnation}
+
+    def _switch_info(self) -> P4TableEntry:
+        seed = self._id * _HASH_SEED_STEP + self._in.model.seed & 0xFFFFFFFF
+        action = f"{INGRESS}.ports.set_switch"
+        return self._default(T_SWITCH_INFO, action, **self._identity(), hash_seed=seed)
+
+    @staticmethod
+    def _default(table: str, action: str, **params: int) -> P4TableEntry:
+        return P4TableEntry(table, action=Action(action, **params), is_default_action=True)
+
+    # --- paths ---
+
+    def _lanes(self) -> Iterator[P4TableEntry]:
+        own_mac = int.from_bytes(self._layout.switch.mac)
+        for port, neighbour in self._layout.neighbours.items():
+            lane = self._layout.lanes[port]
+            peer_mac = int.from_bytes(self._topology.by_id(neighbour).mac)
+            yield P4TableEntry(
+                T_LANES,
+                match=Match(bank=lane.bank, lane=lane.bit),
+                action=Action(
+                    f"{INGRESS}.balance.to_port", port=port, src_mac=own_mac, dst_mac=peer_mac
+                ),
+            )
+
+    def _group(self, destination: int, group: int) -> Iterator[P4TableEntry]:
+        members = self._members[destination]
+        if not members:
+            return  # no entry: the data plane counts what has no path
+        yield from self._slots(group, members)
+        yield P4TableEntry(T_MODES, match=Match(group=group), action=self._mode())
+        lanes = tuple(self._layout.lanes[m.port] for m in members)
+        yield P4TableEntry(
+            T_DESTINATIONS,
+            match=Match(dst=destination),
+            action=Action(
+                f"{INGRESS}.balance.set_group",
+                index=group,
+                of_bank=lanes[0].bank,
+                members=lane_set(lanes),
+                with_profile=self._profile(destination),
+            ),
+        )
+
+    def _profile(self, subject: int) -> int:
+        return self._in.profiles[self._id].profile_of(subject) if self._in.profiles else 0
+
+    def _mode(self) -> Action:
+        policy, block = self._in.policy, self._in.model.switch
+        flowlets = policy == "flowlet" or (policy in ADAPTIVE and block.adaptive_per == "flowlet")
+        return Action(
+            f"{INGRESS}.balance.set_mode",
+            selection=_SELECTION[policy],
+            flowlets=int(flowlets),
+            idle_us=max(1, round(block.flowlet_idle_us)),
+            local_liveness=int(policy in ADAPTIVE),
+            remote_state=int(policy == "glb"),
+        )
+
+    def _slots(self, group: int, members: tuple[Member, ...]) -> Iterator[P4TableEntry]:
+        # Weighted shares are what glb adds; SAI's adaptive groups and plain ECMP have equal members.
+        weighted = self._in.policy == "glb" and self._in.model.switch.capacity_slots
+        turn = interleave(shares([m.capacity_bps if weighted else 1 for m in members], SLOTS))
+        for slot, names in enumerate(preferences(turn)):
+            bits = [self._layout.lanes[members[n].port].bit for n in names]
+            one, two, three = (*bits, 0, 0)[:3]
+            yield P4TableEntry(
+                T_SLOTS,
+                match=Match(group=group, slot=slot),
+                action=Action(f"{INGRESS}.balance.set_slot", one=one, two=two, three=three),
+            )
+
+    def _routes(self) -> Iterator[P4TableEntry]:
+        to_host, to_switch = f"{INGRESS}.route.to_host", f"{INGRESS}.route.to_switch"
+        for host in self._topology.hosts_of(self._id):
+            address = self._topology.address(host.id)
+            port = self._topology.attachment(host.id).port(self._id)
+            action = Action(to_host, port=port, mac=int.from_bytes(address.mac))
+            for table, prefix in (
+                (T_ROUTING_V4, f"{address.ipv4}/32"),
+                (T_ROUTING_V6, f"{address.ipv6}/128"),
+            ):
+                yield P4TableEntry(table, match=Match(prefix=prefix), action=action)
+        for destination in self._layout.members:
+            action = Action(to_switch, dst=destination)
+            v4, v6 = self._topology.prefix4(destination), self._topology.prefix6(destination)
+            for table, prefix in ((T_ROUTING_V4, str(v4)), (T_ROUTING_V6, str(v6))):
+                yield P4TableEntry(table, match=Match(prefix=prefix), action=action)
+
+    # --- quality and notifications ---
+
+    def _rate_bps(self, port: int) -> int:
+        link = self._topology.link_at(self._id, port)
+        return self._in.state.rate_bps.get(link.id, link.spec.rate_bps)
+
+    def _qualities(self) -> Iterator[P4TableEntry]:
+        if self._in.policy not in ADAPTIVE:
+            return
+        sync = self._in.model.syncmesh
+        for port, lane in self._layout.lanes.items():
+            first, count = self._layout.scanned(port)
+            edges = band_edges_bytes(self._rate_bps(port))
+            yield P4TableEntry(
+                T_PORT_QUALITY,
+                match=Match(port=port),
+                action=Action(
+                    f"{EGRESS}.quality.set_port",
+                    of_subject=self._layout.subject_of_port(port),
+                    of_bank=lane.bank,
+                    with_lane_shift=lane.shift,
+                    with_load_shift=LOAD_SHIFT,
+                    with_queue_shift=queue_shift(self._in.target.depth_unit_bytes),
+                    with_beat_timeout_us=round(sync.heartbeat_us * sync.missed_count),
+                    with_scan_first=first,
+                    with_scan_count=count,
+                    **{f"v{i}": edge for i, edge in enumerate(edges, start=1)},
+                ),
+            )
+
+    def _subject(self, subject: Subject) -> Iterator[P4TableEntry]:
+        if self._in.policy != "glb":
+            return
+        lanes = tuple(self._layout.lanes[p] for p in subject.ports)
+        sync = self._in.model.syncmesh
+        yield P4TableEntry(
+            T_SUBJECTS,
+            match=Match(subject=subject.index),
+            action=Action(
+                f"{EGRESS}.announce.set_subject",
+                of_bank=lanes[0].bank,
+                of_members=lane_set(lanes),
+                with_profile=self._profile(subject.destination),
+                with_spacing_us=round(sync.notify_gap_us),
+                with_copies=sync.down_repeats,
+            ),
+        )
+        capacities = [
+            sum(m.capacity_bps for m in self._members[d])
+            for d in self._in.fabric.named(subject.destination)
+            if d in self._members
+        ]
+        yield P4TableEntry(
+            T_ANNOUNCEMENTS,
+            match=Match(subject=subject.index),
+            action=Action(
+                f"{EGRESS}.build_note.set_destination",
+                of_dst=subject.destination,
+                with_capacity_mbps=max(capacities, default=0) // 1_000_000,
+            ),
+        )
+
+    def _watermarks(self) -> Iterator[P4TableEntry]:
+        ecn, unit = self._in.model.switch.ecn, self._in.target.depth_unit_bytes
+        kmin, kmax = ecn.kmin_bytes // unit, ecn.kmax_bytes // unit
+        slope = round(ecn.pmax * 2**32) // max(1, kmax - kmin)
+        for port in self._topology.ports(self._id):
+            for traffic_class in _DATA_CLASSES:
+                yield P4TableEntry(
+                    T_WATERMARKS,
+                    match=Match(port=port, **{"class": traffic_class}),
+                    action=Action(
+                        f"{EGRESS}.ecn.set_watermark",
+                        kmin=kmin,
+                        kmax=kmax,
+                        slope=min(slope, 2**32 - 1),
+                    ),
+                )
+
+
+def band_edges_bytes(rate_bps: int) -> list[int]:
+    """The seven thresholds of a port's score, in bytes, for its live rate."""
+    return [round(edge * rate_bps / 8_000_000) for edge in BAND_EDGES_US]
+
+
+def queue_shift(depth_unit_bytes: int) -> int:
+    """The shift that turns a queue depth into bytes, to the power of two below or at the unit."""
+    return depth_unit_bytes.bit_length() - 1
