@@ -520,7 +520,7 @@ def _run_action(body: Body, table: ir.Table, match: str) -> None:
 
 def _show_table(trace: Trace, table: ir.Table, key: tuple[int, ...], match: Match) -> None:
     named = {k.name: v for k, v in zip(table.keys, key, strict=True)}
-    action = table.actions[match.action].name if table.actions else ""
+    action = table.actions[match.action].name if table.actions and match.action >= 0 else ""
     trace.table(table.name, named, match.hit, action, match.args, table.span)
 
 

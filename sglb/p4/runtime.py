@@ -31,7 +31,7 @@ class Match(Protocol):
 
     @property
     def action(self) -> int:
-        """Index into the table's actions."""
+        """Index into the table's actions; -1 when a group without live members runs none."""
 
     @property
     def args(self) -> tuple[int, ...]:

@@ -17,8 +17,9 @@ class SwitchConfig:
 
     Pipeline. `ingress_latency_ps` lies between a packet's arrival and its queue, `egress_latency_ps`
     between leaving the queue and the first bit on the wire. They delay packets and do not bound the
-    rate. A packet passes ingress at most `max_passes` times; `recirculation_latency_ps` is added to
-    each further pass.
+    rate. A packet passes ingress at most `max_passes` times (egress clones count as passes), and all
+    passes and egress clones that come of one received packet are at most `max_copies`;
+    `recirculation_latency_ps` is added to each further pass.
 
     Queues. Each port has `queues` of them; `standard_metadata.priority` (or a clone session's class of
     service) picks one and the largest number is served first. `queue_limit_bytes` bounds each queue
@@ -38,6 +39,7 @@ class SwitchConfig:
     egress_latency_ps: int = 500 * PS_PER_NS
     recirculation_latency_ps: int = 0
     max_passes: int = 64
+    max_copies: int = 10_000
     queues: int = 8
     queue_limit_bytes: int = 2_000_000
     queue_limit_packets: int | None = None
@@ -58,7 +60,7 @@ class SwitchConfig:
             value = getattr(self, name)
             if isinstance(value, int) and value < 0:
                 raise ConfigError(f"switch setting {name} must not be negative, got {value}")
-        for name in ("max_passes", "queues", "queue_limit_bytes", "cell_bytes"):
+        for name in ("max_passes", "max_copies", "queues", "queue_limit_bytes", "cell_bytes"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"switch setting {name} must be at least 1")
         if self.depth_unit not in ("packets", "bytes", "cells"):

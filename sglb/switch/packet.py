@@ -26,8 +26,9 @@ class Packet:
     """A packet with its program state.
 
     `base_bytes` plus the valid headers is its length as the program sees it. `length_bytes` is that
-    length when it was queued. `passes` counts its runs through ingress. `limit_bytes` is a clone
-    session's truncation (0: none). `enq_ps`/`enq_depth` are the queue's notes.
+    length when it was queued. `passes` counts its runs through ingress; `family`, shared by all that
+    come of one received packet, holds how many further passes and egress clones that were.
+    `limit_bytes` is a clone session's truncation (0: none). `enq_ps`/`enq_depth` are the queue's notes.
     """
 
     __slots__ = (
@@ -36,6 +37,7 @@ class Packet:
         "ctx",
         "enq_depth",
         "enq_ps",
+        "family",
         "ingress_port",
         "length_bytes",
         "limit_bytes",
@@ -43,10 +45,13 @@ class Packet:
         "trace",
     )
 
-    def __init__(self, ctx: PacketContext, ingress_port: int, passes: int) -> None:
+    def __init__(
+        self, ctx: PacketContext, ingress_port: int, passes: int, family: list[int]
+    ) -> None:
         self.ctx = ctx
         self.ingress_port = ingress_port
         self.passes = passes
+        self.family = family
         self.base_bytes = 0
         self.length_bytes = 0
         self.limit_bytes = 0

@@ -130,7 +130,7 @@ class Pipeline:
         frame[slots.ingress_port] = port
         frame[slots.packet_length] = len(data)
         frame[slots.ingress_time] = now // PS_PER_US & slots.time48_mask
-        packet = Packet(context, port, 1)
+        packet = Packet(context, port, 1, [0])
         packet.trace = context.trace = trace
         self._ingress(packet)
 
@@ -200,7 +200,7 @@ class Pipeline:
             now_ps=context.now_ps,
             payload_offset=context.payload_offset,
         )
-        copy = Packet(twin, packet.ingress_port, packet.passes)
+        copy = Packet(twin, packet.ingress_port, packet.passes, packet.family)
         copy.base_bytes = packet.base_bytes
         copy.length_bytes = packet.length_bytes
         copy.limit_bytes = packet.limit_bytes
@@ -242,7 +242,7 @@ class Pipeline:
         frame = context.frame
         frame[slots.ingress_port] = packet.ingress_port if packet.passes == 1 else 0
         self._engine.parse(context)
-        copy = Packet(context, packet.ingress_port, packet.passes)
+        copy = Packet(context, packet.ingress_port, packet.passes, packet.family)
         copy.base_bytes = len(original.data) - self._header_bytes(frame)
         self._send_clone(
             packet,
@@ -257,7 +257,7 @@ class Pipeline:
         if session is None:
             self._note(packet, "clone", session=request.session, result="session not configured")
             return
-        if packet.passes >= self._config.max_passes:
+        if not self._may_go_on(packet):
             self.lose(packet, None, DropReason.LOOP, packet.ctx.data)
             return
         copy = self._copy(packet, "")
@@ -300,7 +300,7 @@ class Pipeline:
         delay_ps: int,
     ) -> None:
         """Another run through ingress, after `delay_ps` and the recirculation latency."""
-        if packet.passes >= self._config.max_passes:
+        if not self._may_go_on(packet):
             self.lose(packet, None, DropReason.LOOP, data)
             return
         slots = self._slots
@@ -311,7 +311,7 @@ class Pipeline:
             frame[slot] = value
         frame[slots.instance_type] = kind
         frame[slots.packet_length] = len(data)
-        again = Packet(context, packet.ingress_port, packet.passes + 1)
+        again = Packet(context, packet.ingress_port, packet.passes + 1, packet.family)
         again.trace = context.trace = self._trace_copy(packet, kind.name.lower())
         self._clock.call_later(delay, self._ingress, again)
 
@@ -379,6 +379,12 @@ class Pipeline:
                 for slot in varying:
                     total += frame[slot] // 8
         return total
+
+    def _may_go_on(self, packet: Packet) -> bool:
+        """Whether a further pass or egress clone is within the limits; counts it."""
+        packet.family[0] += 1
+        config = self._config
+        return packet.passes < config.max_passes and packet.family[0] <= config.max_copies
 
     def _learn(self, context: PacketContext) -> None:
         for instance, values in context.digests:

@@ -48,7 +48,7 @@ class Bench:
         self.lost.append((data[:1], reason))
 
     def put(self, name: bytes, size: int = 100, queue: int = 0) -> None:
-        packet = Packet(PacketContext([], name.ljust(size, b"\0")), 0, 1)
+        packet = Packet(PacketContext([], name.ljust(size, b"\0")), 0, 1, [0])
         packet.length_bytes = size
         self.traffic.enqueue(packet, self.port, queue)
 
