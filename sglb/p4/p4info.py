@@ -386,9 +386,14 @@ class _Writer:
         message.size = value_set.size
         element = underlying(value_set.type) if value_set.type else None
         if isinstance(element, StructT):
-            ids = field_ids(value_set.name, [(f.name, f.annotations) for f in element.fields])
-            for number, field in zip(ids, element.fields, strict=True):
-                match = message.match.add(id=number, name=field_name(field))
+            members = [
+                leaf
+                for f in element.fields
+                for leaf in _flattened(CpParam(field_name(f), f.type, f.annotations))
+            ]
+            ids = field_ids(value_set.name, [(m.name, m.annotations) for m in members])
+            for number, field in zip(ids, members, strict=True):
+                match = message.match.add(id=number, name=field.name)
                 match.bitwidth = width_of(field.type)
                 kind = find(field.annotations, "match")
                 self._match_kind(match, kind.tokens[0] if kind and kind.tokens else "exact")
@@ -454,7 +459,7 @@ class _Writer:
 
 
 def _flattened(field: CpParam) -> list[CpParam]:
-    """A controller header's field, those of a struct by their path; inner annotations come first."""
+    """A field, or the leaves of a struct by their path; inner annotations come first."""
     if not isinstance(field.type, StructT):
         return [field]
     out = []

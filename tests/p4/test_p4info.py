@@ -350,6 +350,12 @@ def test_value_sets() -> None:
         value_sets=[
             CpValueSet("P.vs_renamed", type=bits(8), size=5),
             CpValueSet("P.v2", (note("id", "9"),), type=pair, size=6),
+            CpValueSet(
+                "P.v3",
+                (note("id", "8"),),
+                type=StructT("o", "struct", (FieldT("in", pair), FieldT("c", bits(1)))),
+                size=1,
+            ),
         ]
     )
     assert make_p4info(program) == parsed(
@@ -365,6 +371,13 @@ def test_value_sets() -> None:
           match { id: 1 name: "aye" bitwidth: 8 match_type: EXACT }
           match { id: 2 name: "b" bitwidth: 32 match_type: TERNARY }
           size: 6
+        }
+        value_sets {
+          preamble { id: 50331656 name: "P.v3" alias: "v3" }
+          match { id: 1 name: "in.aye" bitwidth: 8 match_type: EXACT }
+          match { id: 2 name: "in.b" bitwidth: 32 match_type: TERNARY }
+          match { id: 3 name: "c" bitwidth: 1 match_type: EXACT }
+          size: 1
         }
         """
     )
