@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from sglb.p4 import ast
 from sglb.p4.check_refs import check_lvalue
-from sglb.p4.check_types import declare_type_params, resolve, revalidate, unique
+from sglb.p4.check_types import counted, declare_type_params, resolve, revalidate, unique
 from sglb.p4.checked import BoundArg
 from sglb.p4.coerce import coerce
 from sglb.p4.scope import Env, Signature
@@ -230,6 +230,9 @@ def call(
     `action`: parameters without direction take run-time values.
     """
     paired = pair(sig, args)
+    for p, a in zip(sig.params, paired, strict=True):
+        if a is not None and a.value is None and p.direction != "out":
+            raise env.error(f"only an out parameter can be given '_', not '{p.name}'", a.span)
     for arg in args:
         if arg.value is not None and id(arg.value) not in env.checked.types:
             env.expr(arg.value)
@@ -259,8 +262,8 @@ def _infer(
     params = sig.type_params
     if type_args and len(type_args) != len(params):
         raise env.error(
-            f"'{sig.name}' has {len(params)} type parameters, but is given {len(type_args)} "
-            "type arguments",
+            f"'{sig.name}' has {counted(len(params), 'type parameter')}, but is given "
+            f"{counted(len(type_args), 'type argument')}",
             span,
             f"it is declared as {sig}",
         )
@@ -278,7 +281,7 @@ def _infer(
         if a is None or a.value is None:
             continue
         if not unifier.unify(substitute(t, fresh), env.type(a.value)):
-            raise _inference_clash(env, sig, p, t, a, unifier)
+            raise _inference_clash(env, sig, p, substitute(t, fresh), a, unifier)
     return {
         p: DontCareT()
         if has_vars(t := unifier.resolve(fresh[p])) and (p in given or _absent(sig, p, paired))
@@ -360,7 +363,7 @@ def block_mismatch(
     want: ParserT | ControlT,
     got: ParserT | ControlT,
     span: Span,
-    unifier: Unifier | None = None,
+    unifier: Unifier,
 ) -> Exception:
     """The error for a parser or control whose parameters are not those of the type asked for."""
     kind = "parser" if isinstance(got, ParserT) else "control"
@@ -378,9 +381,11 @@ def block_mismatch(
                 f"instead of {b.direction or 'without direction'}"
             )
             return env.error(message, span, f"{want} is declared as {theirs}")
-    if unifier is not None and unifier.clash is not None:
-        a_type, b_type = unifier.clash
-        message += f": {b_type} where {a_type} is used elsewhere"
+    for i, (p1, t1, t2) in enumerate(zip(mine.params, mine.types, theirs.types, strict=True), 1):
+        needed = unifier.resolve(t2)
+        if not matches(needed, t1) and not has_vars(needed):
+            message += f": parameter {i} ('{p1.name}') has type {t1}, but {needed} is needed"
+            break
     return env.error(message, span, f"{want} is declared as {theirs}")
 
 
@@ -392,8 +397,6 @@ def _argument(
 ) -> None:
     what = f"argument '{p.name}'"
     if a.value is None:
-        if p.direction != "out":
-            raise env.error(f"only an out parameter can be given '_', not '{p.name}'", a.span)
         if isinstance(t, DontCareT):
             raise env.error(f"cannot infer the type of {what} from '_'", a.span)
         return

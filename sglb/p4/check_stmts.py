@@ -49,7 +49,7 @@ def check_body(
         with env.inner():
             check_block(env, body)
     if not isinstance(sig.result, VoidT) and not always_returns(body):
-        raise env.error(
+        env.complain(
             f"'{d.name}' must return {sig.result}, but can reach its end without a return",
             d.span,
         )

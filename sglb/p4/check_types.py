@@ -189,8 +189,8 @@ def apply_type(
     params = type_params(decl)
     if len(args) != len(params):
         raise env.error(
-            f"'{decl.name}' has {_count(len(params), 'type parameter')}, "
-            f"but is given {_count(len(args), 'type argument')}",
+            f"'{decl.name}' has {counted(len(params), 'type parameter')}, "
+            f"but is given {counted(len(args), 'type argument')}",
             span,
             f"it is declared as {decl.name}<{', '.join(params)}>" if params else "",
         )
@@ -207,7 +207,8 @@ def apply_type(
     return t
 
 
-def _count(n: int, what: str) -> str:
+def counted(n: int, what: str) -> str:
+    """`n` things, in words that fit the number."""
     return f"{n or 'no'} {what}{'' if n == 1 else 's'}"
 
 
@@ -316,8 +317,8 @@ def check_struct(env: Env, d: ast.StructDecl) -> None:
         declare_type_params(env, d.type_params, d.span)
         fields = tuple(FieldT(f.name, resolve(env, f.type), f.annotations) for f in d.fields)
     t = StructT(d.name, d.kind, fields, tuple(map(TypeVarT, d.type_params)), d)
+    env.decl_types[id(d)] = t  # before its fields are judged: uses of it are checked all the same
     check_fields(env, t, d.span)
-    env.decl_types[id(d)] = t
 
 
 @decl_rule(ast.EnumDecl)

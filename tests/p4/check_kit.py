@@ -128,3 +128,10 @@ def statement_errors(statements: Sequence[str], statement: str) -> list[str]:
         if statement in chunk:
             return errors_by_statement(chunk)[statement]
     raise AssertionError(statement)
+
+
+def pointed(source: str) -> tuple[int, str, str]:
+    """The single error in a program: its line, the text its caret marks, "message | hint"."""
+    (e,) = errors(source)
+    begin = e.span.column - 1
+    return e.span.line, e.line_text[begin : begin + e.span.length], f"{e.message} | {e.hint}"
