@@ -73,11 +73,19 @@ _HASH_SEED_STEP = 0x9E3779B9  # 2**32 / golden ratio: seeds of neighbours differ
 _DATA_CLASSES = range(7)  # class 7 is SyncMesh's own
 
 
+class Assignment(Protocol):
+    """A subject's profile."""
+
+    @property
+    def profile(self) -> int:
+        """Its index."""
+
+
 class ProfileMap(Protocol):
     """Which profile holds the remote quality of a subject (see `sglb.syncmesh.profiles`)."""
 
-    def profile_of(self, subject: int) -> int:
-        """Index of the profile; 0, the neutral one, where there is none."""
+    def of(self, subject: int) -> Assignment:
+        """The profile of a subject; profile 0 is the neutral one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +187,7 @@ class _Plan:
         )
 
     def _profile(self, subject: int) -> int:
-        return self._in.profiles[self._id].profile_of(subject) if self._in.profiles else 0
+        return self._in.profiles[self._id].of(subject).profile if self._in.profiles else 0
 
     def _mode(self) -> Action:
         policy, block = self._in.policy, self._in.model.switch

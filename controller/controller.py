@@ -1,0 +1,225 @@
+"""The fabric controller: brings every switch to what its plan says, and keeps it there.
+
+It does no I/O of its own and knows no time: it is given a P4Runtime client per switch and told what the
+links are like. When to react, and with what delay, is `reactions`' business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from finsy import P4CloneSessionEntry, P4MulticastGroupEntry, P4Schema, P4TableEntry
+from finsy.proto import p4i, p4r
+
+from controller.diff import (
+    GROUP,
+    SESSION,
+    Difference,
+    Holdings,
+    Identity,
+    Stages,
+    difference,
+    identity,
+    normal,
+)
+from controller.paths import LinkState
+from controller.plan import OWNED_TABLES, PlanInputs, plan_switch
+from sglb.syncmesh.dataplane import NOTIFY_GROUP, NOTIFY_SESSION
+
+#: What the SyncMesh agents own on every switch; the controller neither reads nor touches it.
+FOREIGN = frozenset({Identity(GROUP, NOTIFY_GROUP), Identity(SESSION, NOTIFY_SESSION)})
+
+
+class ControllerError(RuntimeError):
+    """A switch did not take what the controller wrote; says which, and which entries."""
+
+
+class Client(Protocol):
+    """What the controller needs of a P4Runtime session; `InProcessClient` is one."""
+
+    @property
+    def schema(self) -> P4Schema:
+        """The schema of the switch's program."""
+
+    def write(self, updates: Any) -> None:
+        """Carries out protobuf updates; raises with a text that names those that failed."""
+
+    def read_messages(self, entities: Any) -> list[p4r.Entity]:
+        """What finsy entities select."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What was written to one switch, entry by entry, as text; empty when all was as it should be."""
+
+    switch: str
+    inserted: tuple[str, ...] = ()
+    modified: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+
+    @property
+    def updates(self) -> int:
+        """The number of updates."""
+        return len(self.inserted) + len(self.modified) + len(self.deleted)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What the controller knows of one switch; `held` None: to be read back first."""
+
+    client: Client
+    schema: P4Schema
+    order: dict[int, int] = field(default_factory=dict)
+    initial: dict[int, p4r.Action] = field(default_factory=dict)
+    held: Holdings | None = None
+
+
+class Controller:
+    """Plans, compares and writes, for all switches of a fabric.
+
+    `clients` are by switch id. `inputs.state` is the state of the links to begin with. Nothing is
+    written before `reconcile` or `update`.
+    """
+
+    def __init__(self, inputs: PlanInputs, clients: Mapping[int, Client]) -> None:
+        self._inputs = inputs
+        self._known = {
+            switch_id: self._introduce(switch_id, client) for switch_id, client in clients.items()
+        }
+
+    @property
+    def state(self) -> LinkState:
+        """The links as the tables take them to be."""
+        return self._inputs.state
+
+    def _name(self, switch_id: int) -> str:
+        return self._inputs.fabric.topology.by_id(switch_id).name
+
+    def _introduce(self, switch_id: int, client: Client) -> _Known:
+        """Rank and initial default action of each owned table of the switch's program."""
+        schema = client.schema
+        known = _Known(client, schema)
+        for rank, name in enumerate(OWNED_TABLES):
+            if name not in schema.tables:
+                raise ControllerError(
+                    f"switch {self._name(switch_id)}: its program has no table {name}; "
+                    "load p4src/v1model/glb.p4"
+                )
+            table = schema.tables[name].pbuf
+            known.order[table.preamble.id] = rank
+            known.initial[table.preamble.id] = _initial_action(table)
+        return known
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    def update(self, state: LinkState) -> dict[int, int]:
+        """Writes what a new state of the links changes; switch id -> number of updates.
+
+        Switches that need none are left out. Raises `ControllerError` after all switches were
+        tried; one that failed is read back before it is written again.
+        """
+        self._inputs = replace(self._inputs, state=state)
+        found: dict[int, int] = {}
+        failures: list[str] = []
+        for switch_id in self._known:
+            try:
+                repair = self._bring(switch_id)
+            except ControllerError as error:
+                failures.append(str(error))
+                continue
+            if repair.updates:
+                found[switch_id] = repair.updates
+        if failures:
+            raise ControllerError("\n".join(failures))
+        return found
+
+    def reconcile(self, switch_id: int) -> Repair:
+        """Reads back what the switch holds and repairs only what differs from the plan.
+
+        This is also how an empty switch is filled. Entries of other owners' tables, their group
+        and their session are left alone; const entries are the program's. Raises
+        `ControllerError`.
+        """
+        self._known[switch_id].held = None
+        return self._bring(switch_id)
+
+    def reconcile_all(self) -> dict[int, Repair]:
+        """`reconcile` for every switch."""
+        return {switch_id: self.reconcile(switch_id) for switch_id in self._known}
+
+    def _bring(self, switch_id: int) -> Repair:
+        """Brings a switch to its plan."""
+        known = self._known[switch_id]
+        name = self._name(switch_id)
+        if known.held is None:
+            known.held = Holdings(self._read(known))
+        desired = Holdings(e.encode(known.schema) for e in plan_switch(self._inputs, switch_id))
+        change = difference(known.held, desired, known.initial)
+        repair = _repair(name, change, known)
+        held, known.held = known.held, None
+        done: list[p4r.Update] = []
+        for batch in Stages.of(change, known.order).batches:
+            try:
+                known.client.write(list(batch))
+            except Exception as error:
+                raise ControllerError(
+                    f"switch {name}: {len(done)} of {len(change)} updates were written, then: {error}"
+                ) from error
+            done += batch
+        known.held = desired if change else held
+        return repair
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def _read(self, known: _Known) -> list[p4r.Entity]:
+        """What the switch holds of the controller's."""
+        wanted: list[Any] = [P4MulticastGroupEntry(), P4CloneSessionEntry()]
+        for name in OWNED_TABLES:
+            wanted.append(P4TableEntry(name))
+            if not known.schema.tables[name].pbuf.const_default_action_id:
+                wanted.append(P4TableEntry(name, is_default_action=True))
+        return [
+            entity
+            for entity in known.client.read_messages(wanted)
+            if not entity.table_entry.is_const and identity(normal(entity)) not in FOREIGN
+        ]
+
+
+def _initial_action(table: p4i.Table) -> p4r.Action:
+    initial = table.initial_default_action
+    action = p4r.Action(action_id=initial.action_id)
+    for argument in initial.arguments:
+        action.params.add(param_id=argument.param_id, value=argument.value)
+    made = p4r.Entity()
+    made.table_entry.action.action.CopyFrom(action)
+    return normal(made).table_entry.action.action
+
+
+def _repair(name: str, change: Difference, known: _Known) -> Repair:
+    def texts(entities: Sequence[p4r.Entity]) -> tuple[str, ...]:
+        return tuple(describe(e, known.schema) for e in entities)
+
+    return Repair(name, texts(change.inserts), texts(change.modifies), texts(change.deletes))
+
+
+def describe(entity: p4r.Entity, schema: P4Schema) -> str:
+    """An entity as one line: `table [match] -> action`, `multicast group 1 -> ports 3, 4`."""
+    if entity.WhichOneof("entity") == "table_entry":
+        entry = P4TableEntry.decode(entity, schema)
+        table = schema.tables[entry.table_id]
+        what = "default" if entry.is_default_action else entry.match_str(schema)
+        action = entry.action_str(schema) if entry.action is not None else "its initial action"
+        return f"{table.alias} [{what}] -> {action}"
+    replication = entity.packet_replication_engine_entry
+    if replication.WhichOneof("type") == "multicast_group_entry":
+        group = replication.multicast_group_entry
+        return f"multicast group {group.multicast_group_id} -> {_ports(group.replicas)}"
+    session = replication.clone_session_entry
+    return f"clone session {session.session_id} -> {_ports(session.replicas)}"
+
+
+def _ports(replicas: Iterable[p4r.Replica]) -> str:
+    ports = ", ".join(str(int.from_bytes(r.port, "big")) for r in replicas)
+    return f"ports {ports}" if ports else "no ports"
