@@ -23,11 +23,14 @@ class IdleWatcher:
         self._pending.clear()
         for table in tables:
             if table.decl.support_timeout:
-                table.on_idle_entry = self._plan
-                self._plan(table)
+                table.on_idle_entry = self._entry_changed
+                self._plan(table, table.next_idle_ps())
 
-    def _plan(self, table: Table) -> None:
-        due = table.next_idle_ps()
+    def _entry_changed(self, table: Table, entry: TableEntry) -> None:
+        self._plan(table, table.idle_due_ps(entry))
+
+    def _plan(self, table: Table, due: int | None) -> None:
+        """Looks at a table when an entry may be due, unless that is planned for earlier anyway."""
         if due is None:
             return
         pending = self._pending.get(table)
@@ -42,4 +45,4 @@ class IdleWatcher:
         entries = table.idle(self._clock.now_ps)
         if entries:
             self._notify(table, entries)
-        self._plan(table)
+        self._plan(table, table.next_idle_ps())

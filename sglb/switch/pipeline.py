@@ -182,7 +182,6 @@ class Pipeline:
         frame[slots.instance_type] = InstanceType.REPLICATION
         queue = frame[slots.priority]
         self._note(packet, "multicast", group=group, copies=len(copies))
-        packet.ctx.truncate_bytes = None  # as in BMv2, replicas are whole
         self._replicate(packet, copies, queue)
 
     def _replicate(self, packet: Packet, copies: Iterable[tuple[int, int]], queue: int) -> None:
@@ -193,6 +192,7 @@ class Pipeline:
             self._to_queue(copy, port, queue)
 
     def _copy(self, packet: Packet, origin: str) -> Packet:
+        """A twin with a frame of its own; a truncation asked for so far is not inherited (BMv2)."""
         context = packet.ctx
         twin = PacketContext(
             context.frame.copy(),

@@ -124,7 +124,7 @@ class Table:
     ) -> None:
         self.decl = decl
         #: Called when an entry with an idle timeout was added or changed.
-        self.on_idle_entry: Callable[[Table], None] | None = None
+        self.on_idle_entry: Callable[[Table, TableEntry], None] | None = None
         self._clock = clock
         self.name = decl.name
         self.size = max(decl.size, len(decl.entries))
@@ -425,7 +425,7 @@ class Table:
         entry.idle_timeout_ns = idle_timeout_ns
         entry.last_hit_ps = entry.notified_ps = self._clock.now_ps
         if idle_timeout_ns and self.on_idle_entry is not None:
-            self.on_idle_entry(self)
+            self.on_idle_entry(self, entry)
 
     def _check_target(self, target: Target, *, default: bool) -> None:
         if isinstance(target, ActionCall):
