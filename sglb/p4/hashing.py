@@ -11,6 +11,7 @@ import binascii
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 HashFunction = Callable[[bytes], int]
@@ -47,6 +48,7 @@ def _reflect(value: int, bits: int) -> int:
     return int(f"{value:0{bits}b}"[::-1], 2)
 
 
+@lru_cache(maxsize=64)
 def _byte_table(model: CrcModel) -> tuple[int, ...]:
     """What each byte value adds to the register; the register is reflected when the input is."""
     top, mask = 1 << (model.width - 1), (1 << model.width) - 1

@@ -6,8 +6,8 @@ written out once, when the interpreter is made, as the Python text that says the
 compiler does the rest. Each kind of node has one translator (`interp_expr`, `interp_stmt`,
 `interp_packet`, `interp_parser`, `interp_extern`), and what it writes is as plain as the node:
 `f[7] = f[3] + 1 & 255`. Tables, registers and the like stay objects of the target, looked up at run
-time, so no write to them ever translates anything. A second translation, made on the first traced
-packet, also tells a `Trace`.
+time, so no write to them ever translates anything, and the switches that run one program share its
+translation. A second translation, made on the first traced packet, also tells a `Trace`.
 
 Limits. A parser ends with ParserTimeout after 4096 states beyond one per packet bit; a loop fails
 the packet with `ExternFailure` after 2**20 rounds. Where headers aren't whole bytes, the bits they
@@ -17,11 +17,15 @@ leave open at the packet's end are zeros, and the payload starts at the next who
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 from sglb.p4 import ir
 from sglb.p4.hashing import HashAlgorithms
-from sglb.p4.interp_code import Machine, Run, Unit
+from sglb.p4.interp_code import Link, Machine, Run, Unit
 from sglb.p4.interp_parser import STATE_LIMIT, emit_parser
 from sglb.p4.interp_stmt import proc_name
 from sglb.p4.runtime import PacketContext, PipelineState
@@ -31,6 +35,8 @@ from sglb.p4 import interp_extern, interp_packet  # isort: skip  # noqa: F401
 
 #: The blocks of a program, as `ir.Program` and traces name them.
 BLOCKS = ("parser", "verify_checksum", "ingress", "egress", "compute_checksum", "deparser")
+#: The methods behind the links to counters and meters.
+_METHODS = {"tally": "count", "execute": "execute"}
 PARSER, VERIFY_CHECKSUM, INGRESS, EGRESS, COMPUTE_CHECKSUM, DEPARSER = range(6)
 
 
@@ -51,7 +57,7 @@ class Interpreter:
         self._frame = [0] * len(program.slots)
         self._error_slot = program.standard_metadata["parser_error"]
         self._machine = Machine(PacketContext([], b""))
-        self._plain = self._translate(traced=False)
+        self._plain = self._load(traced=False)
         self._traced: list[Run] | None = None
 
     def new_context(self, data: bytes, now_ps: int) -> PacketContext:
@@ -100,7 +106,7 @@ class Interpreter:
 
     def source(self, *, traced: bool = False) -> str:
         """The generated Python, for people who want to read it."""
-        return "\n\n".join(self._unit(traced=traced)[0].sources)
+        return _translate(_Identity(self.program), traced).source
 
     def _run(self, context: PacketContext, block: int) -> None:
         machine = self._machine
@@ -113,33 +119,69 @@ class Interpreter:
             self._plain[block](context.frame)
             return
         if self._traced is None:
-            self._traced = self._translate(traced=True)
+            self._traced = self._load(traced=True)
         trace.enter(BLOCKS[block])
         self._traced[block](context.frame)
 
-    def _unit(self, *, traced: bool) -> tuple[Unit, list[str]]:
-        program = self.program
-        space: dict[str, Any] = {
-            "m": self._machine,
-            "rng": self._rng,
-            "from_bytes": int.from_bytes,
-        }
-        unit = Unit(
-            program=program,
-            state=self._state,
-            hashes=self.hashes,
-            machine=self._machine,
-            traced=traced,
-            space=space,
-            unaligned=_unaligned(program),
-            emit_parser=emit_parser,
-        )
-        return unit, [proc_name(unit, getattr(program, block)) for block in BLOCKS]
+    def _load(self, *, traced: bool) -> list[Run]:
+        """The translation's functions, tied to this interpreter's state."""
+        translation = _translate(_Identity(self.program), traced)
+        space = dict(translation.space)
+        space.update(m=self._machine, rng=self._rng, from_bytes=int.from_bytes)
+        for name, (role, what) in translation.links.items():
+            space[name] = self._linked(role, what)
+        exec(translation.code, space)
+        return [space[name] for name in translation.blocks]
 
-    def _translate(self, *, traced: bool) -> list[Run]:
-        unit, names = self._unit(traced=traced)
-        exec(compile("\n".join(unit.sources), "<p4>", "exec"), unit.space)
-        return [unit.space[name] for name in names]
+    def _linked(self, role: str, what: int | str) -> object:
+        state = self._state
+        if isinstance(what, str):
+            return self.hashes[what]
+        if role == "contains":
+            return state.value_sets[what].contains
+        if role in ("lookup", "count", "meter"):
+            return getattr(state.tables[what], role)
+        instance = state.instances[what]
+        if instance is None:
+            raise ValueError(f"no state was given for {self.program.instances[what].name}")
+        return instance if role == "register" else getattr(instance, _METHODS[role])
+
+
+class _Identity:
+    """A program as a key: equal to itself only, and kept alive as long as the key is."""
+
+    __slots__ = ("program",)
+
+    def __init__(self, program: ir.Program) -> None:
+        self.program = program
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and other.program is self.program
+
+    def __hash__(self) -> int:
+        return id(self.program)
+
+
+@dataclass(frozen=True, slots=True)
+class _Translation:
+    """A program in Python: `blocks` are the names of its six blocks' functions."""
+
+    code: CodeType
+    source: str
+    blocks: tuple[str, ...]
+    space: Mapping[str, Any]
+    links: Mapping[str, Link]
+
+
+@lru_cache(maxsize=16)
+def _translate(key: _Identity, traced: bool) -> _Translation:
+    """Translates a program; the switches of a fabric, which all run one, share the result."""
+    program = key.program
+    unit = Unit(program, traced, _unaligned(program), emit_parser)
+    blocks = tuple(proc_name(unit, getattr(program, block)) for block in BLOCKS)
+    source = "\n\n".join(unit.sources)
+    code = compile(source, "<p4>", "exec")
+    return _Translation(code, source, blocks, unit.space, unit.links)
 
 
 def _unaligned(program: ir.Program) -> bool:

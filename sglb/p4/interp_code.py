@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sglb.p4 import ir
-from sglb.p4.hashing import HashAlgorithms
-from sglb.p4.runtime import PacketContext, PipelineState, Trace
+from sglb.p4.runtime import PacketContext, Trace
 from sglb.p4.source import Span
 
 #: How a function may leave early. A parser state returns the next state, ACCEPT or REJECT instead.
@@ -30,6 +29,9 @@ MAX_BLOCKS: Final = 30
 MAX_NESTING: Final = 50
 
 Run = Callable[[list[int]], int | None]
+
+#: A role ("lookup", "register", "hash" …) and the index or name of what plays it.
+Link = tuple[str, int | str]
 
 
 @dataclass(slots=True)
@@ -57,18 +59,20 @@ class Machine:
 
 @dataclass(slots=True)
 class Unit:
-    """One translation of `program`; `space` is the generated code's globals."""
+    """One translation of `program`, the same for every interpreter that runs it.
+
+    `space` are the globals of the generated code that the program alone decides, `links` those that
+    differ by interpreter: what each name stands for in its state.
+    """
 
     program: ir.Program
-    state: PipelineState
-    hashes: HashAlgorithms
-    machine: Machine
     traced: bool
-    space: dict[str, Any]
     #: Some header isn't whole bytes, so the parser may stand inside a byte.
     unaligned: bool
     #: Translates a procedure of kind "parser" into the function of that name.
     emit_parser: Callable[[Unit, ir.Proc, str], None]
+    space: dict[str, Any] = field(default_factory=dict)
+    links: dict[str, Link] = field(default_factory=dict)
     sources: list[str] = field(default_factory=list)
     procs: dict[int, str] = field(default_factory=dict)
     signals: dict[int, frozenset[int]] = field(default_factory=dict)
@@ -81,6 +85,12 @@ class Unit:
         if name is None:
             name = self._bound[key] = f"{prefix}_{len(self._bound)}"
             self.space[name] = value
+        return name
+
+    def link(self, role: str, what: int | str) -> str:
+        """A global name for an object of the interpreter's state (see `interp.Interpreter`)."""
+        name = f"{role}_of_{what}"
+        self.links[name] = (role, what)
         return name
 
     def error(self, name: str) -> int:

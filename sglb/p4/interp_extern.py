@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from sglb.p4 import ir
 from sglb.p4.hashing import fold_sum
@@ -61,13 +61,9 @@ def _extern(body: Body, stmt: ir.Extern) -> None:
     body.line(f"m.trace.extern({op}, {name}, {ins}, ({outs}), {span_name(body.unit, stmt.span)})")
 
 
-def _state(body: Body, stmt: ir.Extern) -> Any:
+def _instance(body: Body, stmt: ir.Extern, role: str) -> str:
     assert stmt.instance is not None
-    state = body.unit.state.instances[stmt.instance]
-    if state is None:
-        name = body.unit.program.instances[stmt.instance].name
-        raise ValueError(f"{stmt.span}: no state was given for {name}")
-    return state
+    return body.unit.link(role, stmt.instance)
 
 
 # --- registers, counters, meters ------------------------------------------------------------------
@@ -97,7 +93,7 @@ def _register_write(body: Body, stmt: ir.Extern) -> None:
 
 def _at_element(body: Body, stmt: ir.Extern, use: Callable[[str], None]) -> None:
     """Writes what `use` makes of the indexed element, under a test unless the index always fits."""
-    register = body.unit.bind("register", _state(body, stmt))
+    register = _instance(body, stmt, "register")
     index = stmt.ins[0]
     assert stmt.instance is not None
     size = body.unit.program.instances[stmt.instance].size
@@ -113,13 +109,13 @@ def _at_element(body: Body, stmt: ir.Extern, use: Callable[[str], None]) -> None
 
 @_op("counter.count")
 def _count(body: Body, stmt: ir.Extern) -> None:
-    count = body.unit.bind("count", _state(body, stmt).count)
+    count = _instance(body, stmt, "tally")
     body.line(f"{count}({assigned(body, stmt.ins[0])}, m.length)")
 
 
 @_op("meter.execute_meter")
 def _execute_meter(body: Body, stmt: ir.Extern) -> None:
-    execute = body.unit.bind("execute", _state(body, stmt).execute)
+    execute = _instance(body, stmt, "execute")
     colour = body.temp("c")
     body.line(f"{colour} = {execute}({assigned(body, stmt.ins[0])}, m.length, m.now_ps)")
     with body.block(f"if {colour} is not None:"):
@@ -139,7 +135,7 @@ def _hashed(body: Body, stmt: ir.Extern, algorithm: str) -> str:
         total = _word_sum(body, stmt.data)
         if total:
             return f"{body.unit.bind('fold', fold_sum)}({total})"
-    function = body.unit.bind("hash", body.unit.hashes[algorithm])
+    function = body.unit.link("hash", algorithm)
     data = packed(body, stmt.data)
     if stmt.op.endswith("_with_payload"):
         data = f"{data} + m.data[m.context.payload_offset:]"

@@ -105,7 +105,7 @@ def _case_test(body: Body, select: ir.Select, case: ir.SelectCase, operands: lis
     """A condition for the case, empty when it always holds."""
     first = case.keys[0] if case.keys else None
     if isinstance(first, ir.MatchSet):
-        contains = body.unit.bind("contains", body.unit.state.value_sets[first.index].contains)
+        contains = body.unit.link("contains", first.index)
         return f"{contains}(({', '.join(operands)},))"
     tests = []
     for key, name, operand in zip(case.keys, operands, select.operands, strict=True):

@@ -463,20 +463,19 @@ def _push(body: Body, stmt: ir.Push) -> None:
 def _apply(body: Body, stmt: ir.Apply) -> None:
     unit = body.unit
     table = unit.program.tables[stmt.table]
-    state = unit.state.tables[stmt.table]
     match = body.temp("t")
     key = "".join(f"{assigned(body, k.expr)}, " for k in table.keys)
     selector = packed(body, table.selector) if table.selector else "b''"
-    lookup = unit.bind("lookup", state.lookup)
+    lookup = unit.link("lookup", stmt.table)
     if unit.traced:
         kept = body.temp("k")
         body.line(f"{kept} = ({key})")
         key = f"*{kept},"
     body.line(f"{match} = {lookup}(({key}), {selector}, m.now_ps)")
     if table.direct_counter is not None:
-        body.line(f"{unit.bind('count', state.count)}({match}, m.length)")
+        body.line(f"{unit.link('count', stmt.table)}({match}, m.length)")
     if table.direct_meter is not None:
-        _direct_meter(body, table, unit.bind("meter", state.meter), match)
+        _direct_meter(body, table, unit.link("meter", stmt.table), match)
     if unit.traced:
         show = unit.bind("show_table", _show_table)
         body.line(f"{show}(m.trace, {unit.bind('table', table)}, {kept}, {match})")

@@ -151,8 +151,8 @@ class Kit:
         self.table_states.append(state)
         return len(self.tables) - 1
 
-    def instance(self, kind: ir.InstanceKind, state: object) -> int:
-        self.instances.append(ir.Instance(kind, f"inst{len(self.instances)}"))
+    def instance(self, kind: ir.InstanceKind, state: object, size: int = 0) -> int:
+        self.instances.append(ir.Instance(kind, f"inst{len(self.instances)}", size))
         self.instance_states.append(state)
         return len(self.instances) - 1
 

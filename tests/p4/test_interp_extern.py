@@ -9,8 +9,9 @@ import pytest
 from interp_kit import FakeCounter, FakeMeter, FakeRegister, Kit, Recorder, const, load, put
 
 from sglb.p4 import ir
+from sglb.p4.interp import Interpreter
 from sglb.p4.ir import InstanceKind
-from sglb.p4.runtime import ExternFailure, Request
+from sglb.p4.runtime import ExternFailure, PipelineState, Request
 
 
 def data(*fields: tuple[int, int], length: int | None = None) -> tuple[ir.DataField, ...]:
@@ -335,3 +336,46 @@ def test_direct_ones_do_nothing_by_themselves() -> None:
 def test_unknown_names(stmt: ir.Extern, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Kit().run(stmt)
+
+
+def test_interpreters_of_one_program_have_states_of_their_own() -> None:
+    kit = Kit()
+    number = kit.instance(InstanceKind.REGISTER, None)
+    counter = kit.instance(InstanceKind.COUNTER, None)
+    result = out(kit, 16)
+    kit.blocks["ingress"] = (
+        ir.Extern(op="register.read", instance=number, ins=(const(0, 32),), outs=(result,)),
+        ir.Extern(op="counter.count", instance=counter, ins=(const(0, 32),)),
+        ir.Extern(op="random", ins=(const(0, 16), const(9999, 16)), outs=(result,)),
+    )
+    program = kit.program()
+    seen = []
+    for value in (5, 6):
+        states = [FakeRegister([value]), FakeCounter()]
+        engine = Interpreter(program, PipelineState((), states, ()), random.Random(value))
+        context = engine.new_context(bytes(value), 0)
+        engine.ingress(context)
+        assert states[1].counts == {0: value}
+        seen.append(context.frame[result.slot])
+    assert seen == [random.Random(5).randint(0, 9999), random.Random(6).randint(0, 9999)]
+    with pytest.raises(ValueError, match="no state was given for inst0"):
+        Interpreter(program, PipelineState((), [None, None], ()), random.Random(1))
+
+
+def test_an_index_that_always_fits_needs_no_test() -> None:
+    kit = Kit()
+    register = FakeRegister([3, 4, 5, 6])
+    number = kit.instance(InstanceKind.REGISTER, register, size=4)
+    result, index = out(kit, 16), kit.slot("index", 2)
+    wide = ir.Extend(32, load(index, 2), signed=False)
+    kit.blocks["ingress"] = (
+        ir.Extern(op="register.read", instance=number, ins=(wide,), outs=(result,)),
+        ir.Extern(op="register.write", instance=number, ins=(wide, const(9, 16))),
+    )
+    engine = kit.engine()
+    assert "len(" not in engine.source()
+    context = engine.new_context(b"", 0)
+    context.frame[index] = 3
+    engine.ingress(context)
+    assert context.frame[result.slot] == 6
+    assert register.values == [3, 4, 5, 9]
