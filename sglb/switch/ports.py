@@ -19,7 +19,7 @@ class DropReason(StrEnum):
 
     INGRESS = "dropped by the program in ingress"
     EGRESS = "dropped by the program in egress"
-    ASSERTION = "an assert or assume of the program failed"
+    ASSERTION = "the program stopped it: a false assert or assume, or an endless loop"
     NO_PROGRAM = "no program is loaded"
     RELOADED = "the program was replaced"
     NO_PORT = "the egress port does not exist"

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from sglb.p4.hashing import CrcModel
 from sglb.p4.interp import Interpreter
 from sglb.switch.clock import Scheduler
 from sglb.switch.config import SwitchConfig
@@ -141,8 +142,21 @@ class Switch:
         self.digests.load(frozenset(state.digest_ids.values()))
         self._idle.watch(state.tables)
         self._state = state
+        self._hashes = engine.hashes
         self._pipeline = self._traffic.egress = pipeline
         pipeline.recorder = self._recorder
+
+    def set_custom_crc(self, name: str, model: CrcModel) -> None:
+        """Gives `crc16_custom` or `crc32_custom` other parameters, for `hash` and selectors.
+
+        A later `load` starts with BMv2's parameters again. Raises `ConfigError` for another name, a
+        model of another width, or without a program.
+        """
+        try:
+            for hashes in (self.state.hashes, self._hashes):
+                hashes.set_custom(name, model)
+        except ValueError as error:
+            raise ConfigError(f"switch {self.name}: {error}") from None
 
     @property
     def recorder(self) -> TraceRecorder | None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from sglb.p4.compiler import CompiledProgram
 from sglb.p4.compiler import compile as compile_p4
+from sglb.p4.hashing import CrcModel
 from sglb.switch.clock import PS_PER_NS, PS_PER_US, VirtualClock
 from sglb.switch.config import SwitchConfig
 from sglb.switch.digests import DigestConfig, DigestList
@@ -465,6 +466,55 @@ def test_loading_a_program_drops_packets_inside_and_forgets_state() -> None:
     assert bench.switch.replication.groups() == ()
     bench.out.clear()
     assert [s.port for s in bench.run(op(0, 2))] == [2]
+
+
+CRC_PROGRAM = """
+#include <core.p4>
+#include <v1model.p4>
+header h_t { bit<72> data; bit<32> sum; }
+struct headers_t { h_t h; }
+struct meta_t { }
+parser P(packet_in pkt, out headers_t h, inout meta_t m, inout standard_metadata_t sm) {
+    state start { pkt.extract(h.h); transition accept; }
+}
+control VC(inout headers_t h, inout meta_t m) { apply { } }
+control I(inout headers_t h, inout meta_t m, inout standard_metadata_t sm) {
+    action_selector(HashAlgorithm.crc32_custom, 32w8, 32w32) members;
+    action to(bit<9> port) { sm.egress_spec = port; }
+    table pick {
+        key = { h.h.sum : exact; h.h.data : selector; }
+        actions = { to; NoAction; }
+        implementation = members;
+    }
+    apply {
+        pick.apply();
+        hash(h.h.sum, HashAlgorithm.crc32_custom, 32w0, { h.h.data }, 33w0x100000000);
+    }
+}
+control E(inout headers_t h, inout meta_t m, inout standard_metadata_t sm) { apply { } }
+control CC(inout headers_t h, inout meta_t m) { apply { } }
+control D(packet_out pkt, in headers_t h) { apply { pkt.emit(h); } }
+V1Switch(P(), VC(), I(), E(), CC(), D()) main;
+"""
+
+
+def test_custom_crcs_hold_for_hashes_and_selectors() -> None:
+    bench = Bench(program=compile_p4(CRC_PROGRAM))
+    members: Any = bench.switch.state.by_name("members")
+    pick: Any = bench.switch.state.by_name("pick")
+    to = next(a.p4info_id for a in pick.decl.actions if a.name == "I.to")
+    for port in (1, 2, 3, 4):
+        members.insert_member(port, ActionCall(to, (port,)))
+    members.insert_group(1, [GroupMember(port) for port in (1, 2, 3, 4)])
+    pick.insert((0,), GroupRef(1))
+    frame = b"123456789" + bytes(4)
+    # CRC-32 of "123456789" is cbf43926, which is 2 modulo 4: the third port.
+    assert [(s.port, s.data[9:].hex()) for s in bench.run(frame)] == [(3, "cbf43926")]
+    bench.switch.set_custom_crc("crc32_custom", CrcModel(32, 0x1EDC6F41, 0xFFFFFFFF, 0xFFFFFFFF))
+    # CRC-32C of it is e3069283, 3 modulo 4.
+    assert [(s.port, s.data[9:].hex()) for s in bench.run(frame)] == [(4, "e3069283")]
+    with pytest.raises(ConfigError, match="only crc16_custom and crc32_custom"):
+        bench.switch.set_custom_crc("crc32", CrcModel(32, 1))
 
 
 def test_same_seed_same_frames() -> None:
