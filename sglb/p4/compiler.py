@@ -70,12 +70,12 @@ def compile(  # noqa: A001 - the name the documentation promises
         p4info = make_p4info(plane)
         entries = tuple(make_entries(plane).updates)
         numbered = _with_ids(lowered, plane)
+        verify(numbered)
     except P4Error as error:
         raise P4Errors([sources.fill(error)]) from error
     except RecursionError:
         deep = P4Error("the program nests too deeply", Span(name, 1, 1), phase="lower")
         raise P4Errors([sources.fill(deep)]) from None
-    verify(numbered)
     return CompiledProgram(
         numbered, p4info, entries, sources, tuple(sources.warnings), sources.digest
     )

@@ -8,10 +8,10 @@ from sglb.p4 import ast, ir
 from sglb.p4.checked import BoundArg, CallInfo
 from sglb.p4.ir import InstanceKind
 from sglb.p4.layout import is_scalar, members, scalar_width, size_of, strip
-from sglb.p4.lower_core import (
+from sglb.p4.lower_core import Body
+from sglb.p4.lower_env import (
     Binding,
     BlockInst,
-    Body,
     Env,
     ExternInst,
     Known,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sglb.p4 import ast
 from sglb.p4.layout import strip
-from sglb.p4.lower_core import Body, name_annotation
+from sglb.p4.lower_core import Body
+from sglb.p4.lower_env import name_annotation
 from sglb.p4.types import StructT
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from sglb.p4 import ir
-from sglb.p4.source import P4Error, Span
+from sglb.p4.source import BUILTIN, P4Error, Span
 from sglb.p4.types import (
     BitsT,
     BoolT,
@@ -73,6 +73,8 @@ def scalar_width(type_: Type) -> int:
     if isinstance(type_, SerEnumT):
         return type_.underlying.width
     if isinstance(type_, BitsT):
+        if type_.width == 0:
+            raise TypeError(f"a value of type {type_} holds nothing")
         return type_.width
     if isinstance(type_, BoolT):
         return 1
@@ -226,17 +228,15 @@ class Frame:
         place = SlotPlace(len(self.slots), type_)
         try:
             size_of(type_)
+            self._lay(type_, name)
         except TypeError as error:
             raise P4Error(f"{name}: {error}", span, phase="lower") from error
-        self._lay(type_, name)
         return place
 
-    def temp(self, type_: Type) -> SlotPlace:
+    def temp(self, type_: Type, span: Span = BUILTIN) -> SlotPlace:
         """Storage for a value the compiler must keep, of any type."""
         self._temps += 1
-        place = SlotPlace(len(self.slots), type_)
-        self._lay(type_, f"$t{self._temps}")
-        return place
+        return self.allocate(type_, f"$t{self._temps}", span)
 
     def _lay(self, type_: Type, name: str) -> None:
         type_ = strip(type_)

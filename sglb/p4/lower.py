@@ -18,7 +18,8 @@ from sglb.p4.instances import block_instance
 from sglb.p4.layout import SlotPlace, is_scalar, members, size_of, strip
 from sglb.p4.lower_block import instance, lower_block
 from sglb.p4.lower_control_plane import control_plane
-from sglb.p4.lower_core import SHARED, BlockInst, Body, ExternInst, Lowering, problem
+from sglb.p4.lower_core import Body, Lowering
+from sglb.p4.lower_env import SHARED, BlockInst, ExternInst, problem
 from sglb.p4.lower_stmt import declare_const
 from sglb.p4.types import PackageT, StackT, StructT
 

@@ -10,16 +10,14 @@ from sglb.p4.checked import CallInfo, CallKind
 from sglb.p4.instances import block_instance, extern_instance, value_set
 from sglb.p4.layout import ElementPlace, SlicePlace, SlotPlace
 from sglb.p4.lower_call import Passed, enter, evaluate, finish, leave, reset_out
-from sglb.p4.lower_core import (
-    CALLS,
+from sglb.p4.lower_core import CALLS, Body, Lowering
+from sglb.p4.lower_env import (
     SHARED,
     ActionInst,
     Binding,
     BlockInst,
-    Body,
     ExternInst,
     Known,
-    Lowering,
     TableInst,
     Value,
     name_annotation,
@@ -84,7 +82,8 @@ def _applied(body: Body, call: ast.Call, info: CallInfo) -> BlockInst:
 
 def _bind_params(body: Body, block: BlockInst, passed: Sequence[Passed]) -> None:
     """Share the arguments' storage where nothing can tell, else give parameters their own."""
-    for i, argument in enumerate(passed):
+    # The call may know only the control's type, whose parameters are other declarations.
+    for i, (param, argument) in enumerate(zip(block.decl.params, passed, strict=True)):
         binding: Binding
         own = argument.extent
         if isinstance(argument.value, ExternInst | Known):
@@ -94,9 +93,9 @@ def _bind_params(body: Body, block: BlockInst, passed: Sequence[Passed]) -> None
         elif block.sites == 1 and own is not None and _may_share(body, passed, i, own):
             binding = SlotPlace(own[0], argument.type)
         else:
-            name = f"{block.prefix}.{argument.param.name}"
-            binding = body.frame.allocate(argument.type, name, argument.param.span)
-        block.env.bindings[id(argument.param)] = binding
+            name = f"{block.prefix}.{param.name}"
+            binding = body.frame.allocate(argument.type, name, param.span)
+        block.env.bindings[id(param)] = binding
         block.params.append(binding)
 
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from sglb.p4 import ast, ir
 from sglb.p4.checked import BoundArg, CallInfo, CallKind, Const
 from sglb.p4.layout import ElementPlace, Place, SlicePlace, SlotPlace, is_scalar, size_of
-from sglb.p4.lower_core import (
-    CALLS,
+from sglb.p4.lower_core import CALLS, Body
+from sglb.p4.lower_env import (
     ActionInst,
     Binding,
-    Body,
     Env,
     ExternInst,
     Fixed,
@@ -90,7 +89,7 @@ def _thunk(body: Body, call: ast.Node, bound: BoundArg) -> Callable[[], Value]:
         expr = bound.arg.value if bound.arg is not None else bound.param.default
         if bound.param.direction in ("out", "inout"):
             if expr is None:
-                return Fixed(body.frame.temp(type_))
+                return Fixed(body.temp(type_))
             return Fixed(body.place(expr, fix=True))
         if expr is None:
             raise problem(f"there is no argument for {bound.param.name}", call.span)
@@ -110,7 +109,7 @@ def argument_value(body: Body, expr: ast.Expr, type_: Type) -> Value:
         known = body.known(expr)
         return body.expr(expr) if known is None else scalar_const(known, type_, expr.span)
     if isinstance(expr, ast.ListExpr | ast.StructExpr | ast.InvalidHeader | ast.Default):
-        temp = body.frame.temp(type_)
+        temp = body.temp(type_)
         item_into(body, expr, temp)
         return temp
     return body.storage(expr)

@@ -20,12 +20,11 @@ from sglb.p4.control_plane import (
     CpRegister,
     CpValueSet,
 )
-from sglb.p4.lower_core import (
+from sglb.p4.lower_core import Body, Lowering
+from sglb.p4.lower_env import (
     ActionInst,
     BlockInst,
-    Body,
     ExternInst,
-    Lowering,
     TableInst,
     ValueSetInst,
     name_annotation,

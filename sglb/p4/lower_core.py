@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from sglb.p4 import ast, ir
 from sglb.p4.checked import CallInfo, CallKind, Checked, Const
-from sglb.p4.control_plane import CpDigest, CpTable
+from sglb.p4.control_plane import CpDigest
 from sglb.p4.ir_build import binary, const, mask_of, resize, slice_, unary
 from sglb.p4.layout import (
     ElementPlace,
@@ -31,10 +30,21 @@ from sglb.p4.layout import (
     size_of,
     strip,
 )
-from sglb.p4.source import BUILTIN, P4Error, Span
+from sglb.p4.lower_const import fold_int
+from sglb.p4.lower_env import (
+    ActionInst,
+    Binding,
+    BlockInst,
+    Env,
+    ExternInst,
+    Known,
+    Value,
+    problem,
+    scalar_const,
+)
+from sglb.p4.source import BUILTIN, Span
 from sglb.p4.types import (
     BitsT,
-    BoolT,
     ExternT,
     IntT,
     ListT,
@@ -45,173 +55,6 @@ from sglb.p4.types import (
     Type,
     TypeVarT,
 )
-
-
-def problem(message: str, span: Span, hint: str = "") -> P4Error:
-    """What to raise when the program means something that cannot be run."""
-    return P4Error(message, span, hint=hint, phase="lower")
-
-
-# --- what names are bound to ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A name whose value never changes: a constant, or an argument known at compile time."""
-
-    value: Const
-    type: Type
-
-
-@dataclass(slots=True)
-class ExternInst:
-    """An extern instance; `index` into `Program.instances`, None for packets.
-
-    `extern` is the extern type's name, `name` the control-plane name.
-    """
-
-    extern: str
-    index: int | None
-    name: str
-    type: ExternT
-    annotations: tuple[ast.Annotation, ...] = ()
-    span: Span = BUILTIN
-    #: The tables that a direct counter or meter, or a profile, belongs to.
-    tables: list[str] = field(default_factory=list)
-    #: Where a direct meter leaves its colour.
-    meter_result: ir.LValue | None = None
-    #: The size, type, index type and so on that its constructor was given, by parameter name.
-    args: dict[str, Const] = field(default_factory=dict)
-    has_result_temp: bool = False
-
-
-@dataclass(slots=True)
-class ValueSetInst:
-    """A parser value set."""
-
-    index: int
-    name: str
-    decl: ast.ValueSetDecl
-    type: Type
-    size: int
-
-
-@dataclass(slots=True)
-class ActionInst:
-    """An action of one control instance; `proc` is known once its body was lowered."""
-
-    decl: ast.ActionDecl
-    env: Env
-    name: str
-    proc: int = -1
-    params: tuple[SlotPlace, ...] = ()
-    called: bool = False
-    in_table: bool = False
-    digests: list[CpDigest] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class TableInst:
-    """A table of one control instance; `index` is known once it is applied."""
-
-    decl: ast.TableDecl
-    env: Env
-    name: str
-    index: int = -1
-    #: Statements that compute keys that are no plain reads; they run before every apply.
-    key_setup: tuple[ir.Stmt, ...] = ()
-    actions: list[ActionInst] = field(default_factory=list)
-    #: What the control plane sees of it.
-    shown: CpTable | None = None
-    #: An action profile constructed in the table's own properties.
-    profile: ExternInst | None = None
-
-
-#: Sites of an instance that is handed on to other controls.
-SHARED: Final = 1 << 30
-
-
-@dataclass(slots=True)
-class BlockInst:
-    """An instance of a control or parser.
-
-    `prefix` is the control-plane name of the instance. `sites` counts the places that apply it, or is
-    `SHARED` where nobody can count them. `top` marks V1Switch's own blocks.
-    """
-
-    decl: ast.ControlDecl | ast.ParserDecl
-    prefix: str
-    env: Env
-    span: Span
-    sites: int = 1
-    top: bool = False
-    proc: int = -1
-    params: list[Binding] = field(default_factory=list)
-    #: What it declares, in order; instances made by direct application come last.
-    members: list[Binding] = field(default_factory=list)
-    digests: list[CpDigest] = field(default_factory=list)
-    #: Global actions that its body calls, in order.
-    called_globals: list[ActionInst] = field(default_factory=list)
-
-
-Binding = SlotPlace | Known | ExternInst | ValueSetInst | ActionInst | TableInst | BlockInst
-
-
-@dataclass(slots=True)
-class Env:
-    """Names in scope, by identity of their declarations; `prefix` names what is declared here."""
-
-    parent: Env | None
-    prefix: str
-    bindings: dict[int, Binding] = field(default_factory=dict)
-    types: dict[str, Type] = field(default_factory=dict)
-
-    def lookup(self, decl: ast.Node) -> Binding | None:
-        """What a declaration is bound to here."""
-        env: Env | None = self
-        while env is not None:
-            if id(decl) in env.bindings:
-                return env.bindings[id(decl)]
-            env = env.parent
-        return None
-
-    def type_arg(self, name: str) -> Type | None:
-        """The type that a type parameter stands for."""
-        env: Env | None = self
-        while env is not None:
-            if name in env.types:
-                return env.types[name]
-            env = env.parent
-        return None
-
-
-def qualify(prefix: str, local: str) -> str:
-    """A control-plane name; a local part with a leading dot is absolute."""
-    if local.startswith("."):
-        return local[1:]
-    return f"{prefix}.{local}" if prefix else local
-
-
-def name_annotation(annotations: Sequence[ast.Annotation], default: str) -> str:
-    """What `@name` says, else the default."""
-    for annotation in annotations:
-        if annotation.name == "name" and annotation.tokens:
-            return "".join(annotation.tokens)
-    return default
-
-
-# --- values ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Fixed:
-    """An l-value whose index has been settled: it may be written later."""
-
-    place: Place
-
-
-Value = ir.Expr | SlotPlace | ElementPlace | Fixed | Known | ExternInst | None
-
 
 # --- registries -----------------------------------------------------------------------------------
 
@@ -389,6 +232,13 @@ class Body:
 
     def known(self, expr: ast.Expr) -> Const | None:
         """An expression's compile-time value: the checker's, or what a name is bound to."""
+        value = self._named_value(expr)
+        foldable = isinstance(expr, ast.Unary | ast.Binary | ast.Cast)
+        if value is None and foldable and isinstance(self.checked.types.get(id(expr)), IntT):
+            value = fold_int(self._named_value, expr)
+        return value
+
+    def _named_value(self, expr: ast.Expr) -> Const | None:
         value = self.checked.consts.get(id(expr))
         if value is None and isinstance(expr, ast.Name):
             decl = self.checked.refs.get(id(expr))
@@ -439,10 +289,10 @@ class Body:
             if strip(place.type) == strip(type_):
                 return place.with_type(type_)
             if isinstance(place, SlotPlace):
-                temp = self.frame.temp(type_)
+                temp = self.temp(type_)
                 self.convert(temp, place)
                 return temp
-        temp = self.frame.temp(type_)
+        temp = self.temp(type_)
         self.into(expr, temp)
         return temp
 
@@ -516,14 +366,18 @@ class Body:
                 return value
             return self.in_temp(value)
         if isinstance(value, SlotPlace | ElementPlace):
-            temp = self.frame.temp(value.type)
+            temp = self.temp(value.type)
             self.copy(temp, value)
             return temp
         return value
 
+    def temp(self, type_: Type) -> SlotPlace:
+        """Storage for a value that must be kept."""
+        return self.frame.temp(type_, self.span)
+
     def in_temp(self, value: ir.Expr) -> ir.Load:
         """A scalar's value in a temporary."""
-        temp = self.frame.temp(BitsT(value.width))
+        temp = self.temp(BitsT(value.width))
         self.emit(ir.Assign(target=ir.SlotRef(temp.base, value.width), value=value, span=self.span))
         return ir.Load(value.width, temp.base)
 
@@ -560,7 +414,7 @@ class Body:
         if is_scalar(target.type):
             self.store(target, self.load(source))
         elif isinstance(source, ElementPlace) and isinstance(target, ElementPlace):
-            temp = self.frame.temp(target.type)
+            temp = self.temp(target.type)
             self.copy(temp, source)
             self.copy(target, temp)
         elif isinstance(source, ElementPlace):
@@ -598,7 +452,7 @@ class Body:
             yield place
             return
         whole = ElementPlace(place.array, place.index, 0, stack.element)
-        temp = self.frame.temp(stack.element)
+        temp = self.temp(stack.element)
         self.copy(temp, whole)
         yield SlotPlace(temp.base + place.offset, place.type)
         self._copy_element(whole, temp.base, size_of(stack.element), load=False)
@@ -619,7 +473,7 @@ class Body:
     def zero(self, place: Storage) -> None:
         """Clear a value: zeros, invalid headers."""
         if isinstance(place, ElementPlace):
-            temp = self.frame.temp(place.type)
+            temp = self.temp(place.type)
             self.zero(temp)
             self._copy_element(place, temp.base, size_of(place.type), load=False)
         elif size_of(place.type):
@@ -638,24 +492,10 @@ class Body:
             if isinstance(inner, SlotPlace):
                 yield ir.HeaderAt(self.frame.header_at[inner.base])
                 return
-            temp = self.frame.temp(place.type)
+            temp = self.temp(place.type)
             self.copy(temp, place)
             yield ir.HeaderAt(self.frame.header_at[temp.base])
             self.copy(place, temp)
-
-
-def scalar_const(value: Const, type_: Type, span: Span) -> ir.Const:
-    """A compile-time value as an IR constant of the type; an `int` gets the bits it needs."""
-    type_ = strip(type_)
-    if isinstance(type_, IntT):
-        if not isinstance(value, int) or value < 0:
-            raise problem("a negative int has no run-time value", span)
-        return const(max(1, value.bit_length()), value)
-    if isinstance(type_, BoolT):
-        return const(1, 1 if value else 0)
-    if isinstance(value, int) and is_scalar(type_):
-        return const(scalar_width(type_), value)
-    raise problem(f"a value of type {type_} is not a scalar", span)
 
 
 def load_slice(whole: ir.Expr, place: SlicePlace) -> ir.Expr:

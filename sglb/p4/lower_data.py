@@ -23,7 +23,8 @@ from sglb.p4.layout import (
     scalar_width,
     strip,
 )
-from sglb.p4.lower_core import Body, problem
+from sglb.p4.lower_core import Body
+from sglb.p4.lower_env import problem
 from sglb.p4.lower_expr import as_slots
 from sglb.p4.types import IntT, StackT, TupleT, Type, VarbitT
 

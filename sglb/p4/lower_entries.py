@@ -9,7 +9,9 @@ from sglb.p4 import ast, ir
 from sglb.p4.checked import BoundArg
 from sglb.p4.control_plane import CpActionRef, CpEntry
 from sglb.p4.ir_build import mask_of, signed_value
-from sglb.p4.lower_core import ActionInst, Body, problem, scalar_const
+from sglb.p4.lower_core import Body
+from sglb.p4.lower_env import ActionInst, problem, scalar_const
+from sglb.p4.sourcemap import P4Warning
 from sglb.p4.types import Type
 
 
@@ -62,6 +64,7 @@ def lower_entries(
     smallest_wins = shape.prioritised and not decl.entries_const and not shape.largest_wins
     for position in order:
         entry = decl.entries[position]
+        _warn_old_priority(body, entry)
         priority = priorities[position]
         keys = tuple(
             _entry_key(body, key, type_, expr)
@@ -77,6 +80,13 @@ def lower_entries(
         name = shape.actions[index].shown.action
         shown.append(CpEntry(pairs, name, args, priority, const))
     return tuple(lowered), tuple(shown)
+
+
+def _warn_old_priority(body: Body, entry: ast.TableEntry) -> None:
+    """BMv2 obeys an annotation that P4_16 and P4Runtime do not know."""
+    if any(a.name == "priority" for a in entry.annotations):
+        text = "@priority on an entry means nothing; the first entry that matches wins"
+        body.checked.warnings.append(P4Warning(text, entry.span))
 
 
 # --- priorities -----------------------------------------------------------------------------------

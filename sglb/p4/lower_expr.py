@@ -24,18 +24,8 @@ from sglb.p4.layout import (
     scalar_width,
     strip,
 )
-from sglb.p4.lower_core import (
-    BUILDERS,
-    CALLS,
-    EXPRS,
-    PLACES,
-    STORAGES,
-    Body,
-    Known,
-    Value,
-    problem,
-    scalar_const,
-)
+from sglb.p4.lower_core import BUILDERS, CALLS, EXPRS, PLACES, STORAGES, Body
+from sglb.p4.lower_env import Known, Value, problem, scalar_const
 from sglb.p4.types import BitsT, IntT, StackT, Type, VarbitT
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -200,7 +190,7 @@ def ternary_expr(body: Body, expr: ast.Ternary) -> ir.Expr:
         other = body.expr(expr.other)
     if not then_effects and not other_effects:
         return mux(cond, then, other)
-    temp = body.frame.temp(body.type_of(expr))
+    temp = body.temp(body.type_of(expr))
     target = ir.SlotRef(temp.base, then.width)
     body.emit(
         ir.If(
@@ -217,6 +207,8 @@ def ternary_expr(body: Body, expr: ast.Ternary) -> ir.Expr:
 def cast_expr(body: Body, expr: ast.Cast) -> ir.Expr:
     """A cast between scalars."""
     target = body.typeref(expr.type)
+    if strip(target) == BitsT(0):
+        raise problem(f"a value of type {target} holds nothing", expr.span)
     value = body.expr(expr.operand)
     return resize(value, scalar_width(target), is_signed(body.type_of(expr.operand)))
 
@@ -252,7 +244,7 @@ def as_slots(body: Body, place: Storage) -> SlotPlace:
     """The place, or a copy of an array's element."""
     if isinstance(place, SlotPlace):
         return place
-    temp = body.frame.temp(place.type)
+    temp = body.temp(place.type)
     body.copy(temp, place)
     return temp
 
@@ -293,7 +285,7 @@ def name_place(body: Body, expr: ast.Name, fix: bool) -> Place:  # noqa: ARG001
     if isinstance(bound, SlotPlace):
         return bound
     if isinstance(bound, Known):
-        temp = body.frame.temp(bound.type)
+        temp = body.temp(bound.type)
         body.const_into(bound.value, temp, expr.span)
         return temp
     raise problem(f"{expr.name} is an instance, not a value", expr.span)
@@ -419,7 +411,7 @@ def call_storage(body: Body, expr: ast.Call) -> Storage:
 @rule(STORAGES, ast.Cast)
 def cast_storage(body: Body, expr: ast.Cast) -> Storage:
     """A cast to a structure: its operand, member by member."""
-    temp = body.frame.temp(body.typeref(expr.type))
+    temp = body.temp(body.typeref(expr.type))
     operand = expr.operand
     if isinstance(operand, ast.ListExpr | ast.StructExpr | ast.InvalidHeader | ast.Default):
         BUILDERS[type(operand)](body, operand, temp)

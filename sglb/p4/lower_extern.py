@@ -24,17 +24,9 @@ from sglb.p4.layout import (
     strip,
 )
 from sglb.p4.lower_call import Passed, evaluate, extern_of
-from sglb.p4.lower_core import (
-    CALLS,
-    FUNCTIONS,
-    METHODS,
-    Body,
-    ExternInst,
-    Value,
-    name_annotation,
-    problem,
-)
+from sglb.p4.lower_core import CALLS, FUNCTIONS, METHODS, Body
 from sglb.p4.lower_data import Invalid, data_fields, header_of, preserved_slots, validity
+from sglb.p4.lower_env import ExternInst, Value, name_annotation, problem
 from sglb.p4.lower_expr import as_slots, rule
 from sglb.p4.lower_parser import argument
 from sglb.p4.types import BitsT, EnumT, StackT, StructT, Type
@@ -82,7 +74,7 @@ class Outs:
         """The l-value for a scalar result."""
         if not isinstance(place, SlicePlace):
             return self.body.lvalue(place)
-        temp = self.body.frame.temp(place.type)
+        temp = self.body.temp(place.type)
         self.body.store(temp, self.body.load(place))
         self.after.append(lambda: self.body.store(place, self.body.load(temp)))
         return self.body.lvalue(temp)
@@ -90,7 +82,7 @@ class Outs:
     def whole(self, place: Storage) -> tuple[ir.LValue, ...]:
         """One l-value a slot of a result of any type."""
         if isinstance(place, ElementPlace):
-            temp = self.body.frame.temp(place.type)
+            temp = self.body.temp(place.type)
             self.body.copy(temp, place)
             self.after.append(lambda: self.body.copy(place, temp))
             place = temp
@@ -199,7 +191,7 @@ def direct_meter_read(body: Body, call: ast.Call, info: CallInfo) -> Value:
         if isinstance(place, SlotPlace) and not local:
             meter.meter_result = body.lvalue(place)
             return None
-        temp = body.frame.temp(BitsT(2))
+        temp = body.temp(BitsT(2))
         meter.meter_result = body.lvalue(temp)
     target = None if isinstance(place, SlicePlace) else body.lvalue(place)
     if meter.meter_result != target:
@@ -224,7 +216,7 @@ def _is_local(body: Body, bound: BoundArg) -> bool:
 def checksum_get(body: Body, call: ast.Call, info: CallInfo) -> Value:
     """`Checksum16.get(data)`."""
     data = _data(body, info, 0, Invalid.ZERO)
-    temp = body.frame.temp(BitsT(16))
+    temp = body.temp(BitsT(16))
     _emit_extern(
         body,
         call,

@@ -21,8 +21,9 @@ from sglb.p4.layout import (
     scalar_width,
     strip,
 )
-from sglb.p4.lower_core import METHODS, Body, Value, ValueSetInst, problem, scalar_const
+from sglb.p4.lower_core import METHODS, Body
 from sglb.p4.lower_data import Invalid, data_fields, kept
+from sglb.p4.lower_env import Value, ValueSetInst, problem, scalar_const
 from sglb.p4.lower_expr import as_slots, rule
 from sglb.p4.types import StackT, Type, VarbitT
 
@@ -192,7 +193,7 @@ def _next_union_stack(body: Body, expr: ast.Expr) -> SlotPlace | None:
 def lookahead(body: Body, call: ast.Call, info: CallInfo) -> Value:
     """`packet.lookahead<T>()`: the next bits, seen as a T; a header comes out valid."""
     type_ = body.lowering.substitute(info.result, body.env)
-    result = body.frame.temp(type_)
+    result = body.temp(type_)
     if is_scalar(type_):
         body.emit(ir.Lookahead(target=result.base, width=scalar_width(type_), span=call.span))
         return body.load(result)

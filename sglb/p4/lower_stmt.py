@@ -16,16 +16,8 @@ from sglb.p4.layout import (
     scalar_width,
     strip,
 )
-from sglb.p4.lower_core import (
-    BUILDERS,
-    CALLS,
-    STMTS,
-    Body,
-    Known,
-    Value,
-    problem,
-    scalar_const,
-)
+from sglb.p4.lower_core import BUILDERS, CALLS, STMTS, Body
+from sglb.p4.lower_env import Known, Value, problem, scalar_const
 from sglb.p4.lower_expr import item_into, operate, rule
 from sglb.p4.lower_table import apply_table
 from sglb.p4.types import ErrorT, IntT, ListT, StackT, Type
@@ -116,7 +108,7 @@ def _fitting(body: Body, expr: ast.Expr, type_: Type) -> ir.Expr:
 
 def _source(body: Body, expr: ast.Expr, type_: Type) -> SlotPlace | ElementPlace:
     if type(expr) in BUILDERS:
-        temp = body.frame.temp(type_)
+        temp = body.temp(type_)
         BUILDERS[type(expr)](body, expr, temp)
         return temp
     return body.storage(expr)
@@ -183,7 +175,7 @@ def _switch_subject(body: Body, stmt: ast.Switch):  # type: ignore[no-untyped-de
     if isinstance(subject, ast.Member) and isinstance(subject.base, ast.Call):
         info = body.call_info(subject.base)
         if info.kind is CallKind.TABLE_APPLY:
-            slot = body.frame.temp(ErrorT())
+            slot = body.temp(ErrorT())
             table = apply_table(body, subject.base, action_run=slot.base)
 
             def action_index(label: ast.Expr) -> int:
@@ -290,7 +282,7 @@ def _for_elements(body: Body, stmt: ast.ForIn, variable: SlotPlace) -> None:
         raise problem(f"a loop cannot go over a {type_}", stmt.collection.span)
     if type_.size == 0:
         return
-    copy = body.frame.temp(type_)
+    copy = body.temp(type_)
     known = body.known(stmt.collection)
     if known is not None:
         body.const_into(known, copy, stmt.span)

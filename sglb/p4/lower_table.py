@@ -11,10 +11,11 @@ from sglb.p4.control_plane import CpActionRef, CpParam, CpTable
 from sglb.p4.key_names import key_name
 from sglb.p4.layout import is_scalar, is_signed, scalar_width
 from sglb.p4.lower_call import action_of, enter, evaluate, leave, lower_action
-from sglb.p4.lower_core import (
-    CALLS,
+from sglb.p4.lower_core import CALLS, Body
+from sglb.p4.lower_data import Invalid, data_fields, zero_if_invalid
+from sglb.p4.lower_entries import Action, Shape, lower_entries
+from sglb.p4.lower_env import (
     ActionInst,
-    Body,
     ExternInst,
     TableInst,
     Value,
@@ -22,8 +23,6 @@ from sglb.p4.lower_core import (
     problem,
     scalar_const,
 )
-from sglb.p4.lower_data import Invalid, data_fields, zero_if_invalid
-from sglb.p4.lower_entries import Action, Shape, lower_entries
 from sglb.p4.lower_expr import rule
 from sglb.p4.source import BUILTIN
 from sglb.p4.types import BitsT, Type
@@ -53,7 +52,7 @@ def apply_table(
 @rule(CALLS, CallKind.TABLE_APPLY)
 def table_apply_hit(body: Body, call: ast.Call, info: CallInfo) -> Value:  # noqa: ARG001
     """`table.apply().hit`: the flag."""
-    hit = body.frame.temp(BitsT(1))
+    hit = body.temp(BitsT(1))
     apply_table(body, call, hit=hit.base)
     return ir.Load(1, hit.base)
 
