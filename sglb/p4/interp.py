@@ -4,10 +4,11 @@ Design. Walking the IR node by node costs a Python call a node, and a fabric pus
 thousands of packets through hundreds of nodes. So each procedure, parser state and expression is
 written out once, when the interpreter is made, as the Python text that says the same; Python's own
 compiler does the rest. Each kind of node has one translator (`interp_expr`, `interp_stmt`,
-`interp_packet`, `interp_parser`, `interp_extern`), and what it writes is as plain as the node:
-`f[7] = f[3] + 1 & 255`. Tables, registers and the like stay objects of the target, looked up at run
-time, so no write to them ever translates anything, and the switches that run one program share its
-translation. A second translation, made on the first traced packet, also tells a `Trace`.
+`interp_table`, `interp_packet`, `interp_parser`, `interp_extern`), and what it writes is as plain
+as the node: `f[7] = f[3] + 1 & 255`. Tables, registers and the like stay objects of the target,
+looked up at run time, so no write to them ever translates anything, and the switches that run one
+program share its translation. A second translation, made on the first traced packet, also tells a
+`Trace`.
 
 Limits. A parser ends with ParserTimeout after 4096 states beyond one per packet bit; a loop fails
 the packet with `ExternFailure` after 2**20 rounds. Where headers aren't whole bytes, the bits they
@@ -31,7 +32,7 @@ from sglb.p4.interp_stmt import proc_name
 from sglb.p4.runtime import PacketContext, PipelineState
 
 # Importing them registers their translators.
-from sglb.p4 import interp_extern, interp_packet  # isort: skip  # noqa: F401
+from sglb.p4 import interp_extern, interp_packet, interp_table  # isort: skip  # noqa: F401
 
 #: The blocks of a program, as `ir.Program` and traces name them.
 BLOCKS = ("parser", "verify_checksum", "ingress", "egress", "compute_checksum", "deparser")

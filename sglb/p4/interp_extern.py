@@ -17,7 +17,8 @@ from sglb.p4 import ir
 from sglb.p4.hashing import fold_sum
 from sglb.p4.interp_code import Body, literal, span_name
 from sglb.p4.interp_expr import assigned, condition, largest, value
-from sglb.p4.interp_stmt import emits, packed, store
+from sglb.p4.interp_stmt import emits, store
+from sglb.p4.interp_table import packed
 from sglb.p4.runtime import ExternFailure, PacketContext, Request, Trace
 from sglb.p4.source import Span
 

@@ -1,4 +1,4 @@
-"""Statements, procedures and table applications of the IR as Python source.
+"""Statements and procedures of the IR as Python source.
 
 Copy-out on early exit works by return codes (see `interp_code`): a callee that can't exit costs no
 test. `signals` finds, before translation, which codes a list of statements can produce.
@@ -22,12 +22,15 @@ from sglb.p4.interp_code import (
     Unit,
     span_name,
 )
-from sglb.p4.interp_expr import assigned, condition, nesting, value
-from sglb.p4.runtime import ExternFailure, Match, Trace
+from sglb.p4.interp_expr import assigned, condition, nesting
+from sglb.p4.runtime import ExternFailure, Trace
 from sglb.p4.source import Span
 
 #: Rounds after which a loop of a control or function fails the packet.
 LOOP_LIMIT = 1 << 20
+
+#: Length at which a chain of `elif` is cut: Python's compiler recurses along it.
+MAX_CHAIN = 200
 
 #: Neighbouring slots from which zeroing by one slice is quicker.
 MIN_ZEROED = 4
@@ -191,7 +194,7 @@ def _outline(body: Body, stmts: Sequence[ir.Stmt]) -> None:
 @emits(ir.If)
 def _if(body: Body, stmt: ir.If) -> None:
     head = "if"
-    while True:
+    for left in range(MAX_CHAIN, -1, -1):
         test = condition(body, stmt.cond)
         if not stmt.then and stmt.other:
             with body.block(f"{head} not {test}:"):
@@ -200,7 +203,7 @@ def _if(body: Body, stmt: ir.If) -> None:
         with body.block(f"{head} {test}:"):
             emit_all(body, stmt.then)
         only = stmt.other[0] if len(stmt.other) == 1 else None
-        if not (isinstance(only, ir.If) and nesting(only.cond) < MAX_NESTING):
+        if not (left and isinstance(only, ir.If) and nesting(only.cond) < MAX_NESTING):
             break
         stmt, head = only, "elif"
     if stmt.other:
@@ -212,17 +215,38 @@ def _if(body: Body, stmt: ir.If) -> None:
 def _switch(body: Body, stmt: ir.Switch) -> None:
     subject = body.temp("s")
     body.line(f"{subject} = {assigned(body, stmt.subject)}")
+    if len(stmt.cases) <= MAX_CHAIN:
+        _cases(body, subject, stmt.cases, stmt.default)
+        return
     head = "if"
-    for values, stmts in stmt.cases:
+    for at in range(0, len(stmt.cases), MAX_CHAIN):
+        part = stmt.cases[at : at + MAX_CHAIN]
+        known = frozenset(value for values, _ in part for value in values)
+        with body.block(f"{head} {subject} in {body.unit.bind('k', known)}:"):
+            _cases(body, subject, part, ())
+        head = "elif"
+    if stmt.default:
+        with body.block("else:"):
+            emit_all(body, stmt.default)
+
+
+def _cases(
+    body: Body,
+    subject: str,
+    cases: Sequence[tuple[tuple[int, ...], tuple[ir.Stmt, ...]]],
+    default: tuple[ir.Stmt, ...],
+) -> None:
+    head = "if"
+    for values, stmts in cases:
         test = f"== {values[0]}" if len(values) == 1 else f"in {body.unit.bind('k', values)}"
         with body.block(f"{head} {subject} {test}:"):
             emit_all(body, stmts)
         head = "elif"
-    if head == "if":
-        emit_all(body, stmt.default)
-    elif stmt.default:
+    if not cases:
+        emit_all(body, default)
+    elif default:
         with body.block("else:"):
-            emit_all(body, stmt.default)
+            emit_all(body, default)
 
 
 @emits(ir.Loop)
@@ -270,10 +294,11 @@ def _exit(body: Body, _stmt: ir.Exit) -> None:
 
 @emits(ir.Call)
 def _call_proc(body: Body, stmt: ir.Call) -> None:
-    _run_proc(body, stmt.proc, stmt.copy_out)
+    run_proc(body, stmt.proc, stmt.copy_out)
 
 
-def _run_proc(body: Body, index: int, copy_out: Sequence[ir.Stmt]) -> None:
+def run_proc(body: Body, index: int, copy_out: Sequence[ir.Stmt]) -> None:
+    """Runs a procedure, by a call or in place, and then its copy-out."""
     unit = body.unit
     proc = unit.program.procs[index]
     short = proc.kind != "parser" and _size(proc.body) <= MAX_INLINED
@@ -454,110 +479,3 @@ def _push(body: Body, stmt: ir.Push) -> None:
         change = f"max(f[{array.next}] - {-stmt.count}, 0)"
     if array.next is not None:
         body.line(f"f[{array.next}] = {change}")
-
-
-# --- tables ---------------------------------------------------------------------------------------
-
-
-@emits(ir.Apply)
-def _apply(body: Body, stmt: ir.Apply) -> None:
-    unit = body.unit
-    table = unit.program.tables[stmt.table]
-    match = body.temp("t")
-    key = "".join(f"{assigned(body, k.expr)}, " for k in table.keys)
-    selector = packed(body, table.selector) if table.selector else "b''"
-    lookup = unit.link("lookup", stmt.table)
-    if unit.traced:
-        kept = body.temp("k")
-        body.line(f"{kept} = ({key})")
-        key = f"*{kept},"
-    body.line(f"{match} = {lookup}(({key}), {selector}, m.now_ps)")
-    if table.direct_counter is not None:
-        body.line(f"{unit.link('count', stmt.table)}({match}, m.length)")
-    if table.direct_meter is not None:
-        _direct_meter(body, table, unit.link("meter", stmt.table), match)
-    if unit.traced:
-        show = unit.bind("show_table", _show_table)
-        body.line(f"{show}(m.trace, {unit.bind('table', table)}, {kept}, {match})")
-    if stmt.hit is not None:
-        body.line(f"f[{stmt.hit}] = 1 if {match}.hit else 0")
-    if stmt.action_run is not None:
-        body.line(f"f[{stmt.action_run}] = {match}.action")
-    _run_action(body, table, match)
-
-
-def _direct_meter(body: Body, table: ir.Table, meter: str, match: str) -> None:
-    with body.block(f"if {match}.hit:"):
-        run = f"{meter}({match}, m.length, m.now_ps)"
-        if table.meter_result is None:
-            body.line(run)
-        else:
-            store(body, table.meter_result, f"int({run})", table.span)
-
-
-def _run_action(body: Body, table: ir.Table, match: str) -> None:
-    unit = body.unit
-    busy = [
-        (index, entry)
-        for index, entry in enumerate(table.actions)
-        if entry.params or entry.setup or entry.copy_out or unit.program.procs[entry.proc].body
-    ]
-    if not busy:
-        return
-    action = body.temp("a")
-    body.line(f"{action} = {match}.action")
-    head = "if"
-    for index, entry in busy:
-        with body.block(f"{head} {action} == {index}:"):
-            if entry.params:
-                slots = "".join(f"f[{slot}], " for slot, _ in entry.params)
-                body.line(f"{slots}= {match}.args")
-            emit_all(body, entry.setup)
-            _run_proc(body, entry.proc, entry.copy_out)
-        head = "elif"
-
-
-def _show_table(trace: Trace, table: ir.Table, key: tuple[int, ...], match: Match) -> None:
-    named = {k.name: v for k, v in zip(table.keys, key, strict=True)}
-    action = table.actions[match.action].name if table.actions and match.action >= 0 else ""
-    trace.table(table.name, named, match.hit, action, match.args, table.span)
-
-
-# --- field lists ----------------------------------------------------------------------------------
-
-
-def packed(body: Body, fields: Sequence[ir.DataField]) -> str:
-    """Source of the fields' bits as bytes, without gaps, zero bits at the end of the last byte."""
-    valid = {data.valid for data in fields}
-    if len(valid) <= 1 and all(data.length is None for data in fields):
-        width = sum(data.width for data in fields)
-        pad = -width % 8
-        text = f"({joined(body, fields, pad)}).to_bytes({(width + pad) // 8}, 'big')"
-        slot = next(iter(valid), None)
-        return text if slot is None else f"({text} if f[{slot}] else b'')"
-    bits, count = body.temp("v"), body.temp("w")
-    body.line(f"{bits} = {count} = 0")
-    for data in fields:
-        if data.valid is None:
-            _append_bits(body, data, bits, count)
-        else:
-            with body.block(f"if f[{data.valid}]:"):
-                _append_bits(body, data, bits, count)
-    return f"({bits} << -{count} % 8).to_bytes({count} + 7 >> 3, 'big')"
-
-
-def joined(body: Body, fields: Sequence[ir.DataField], pad: int) -> str:
-    """Source of the number that fixed fields make, with `pad` zero bits after them."""
-    below = sum(data.width for data in fields) + pad
-    parts = []
-    for data in fields:
-        below -= data.width
-        part = value(body, data.value)
-        parts.append(f"{part} << {below}" if below else part)
-    return " | ".join(parts) or "0"
-
-
-def _append_bits(body: Body, data: ir.DataField, bits: str, count: str) -> None:
-    width = str(data.width) if data.length is None else value(body, data.length)
-    body.line(f"{bits} = {bits} << {width} | {value(body, data.value)}")
-    body.line(f"{count} += {width}")

@@ -79,7 +79,7 @@ ARITHMETIC = [
 COMPARISONS = (BinOp.EQ, BinOp.NE, BinOp.LT, BinOp.LE, BinOp.LT_S, BinOp.LE_S)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_binary(data: st.DataObject) -> None:
     width = data.draw(WIDTHS)
@@ -101,7 +101,7 @@ def test_binary(data: st.DataObject) -> None:
     assert evaluate_all(exprs, [(a, width), (b, width)]) == expected
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_shifts(data: st.DataObject) -> None:
     width, amount_width = data.draw(WIDTHS), data.draw(st.sampled_from([3, 8, 9, 32, 64, 128]))

@@ -43,6 +43,25 @@ def test_if_and_switch() -> None:
         assert context.frame[b] == expected
 
 
+def test_very_long_chains() -> None:
+    kit = Kit()
+    a, b, c = kit.slot("a", 16), kit.slot("b", 16), kit.slot("c", 16)
+    cases = tuple(((n,), (put(b, n + 1, 16),)) for n in range(3000))
+    chain: tuple[ir.Stmt, ...] = (put(c, 9, 16),)
+    for n in reversed(range(400)):
+        chain = (ir.If(cond=equals(a, n, 16), then=(put(c, n + 2, 16),), other=chain),)
+    kit.blocks["ingress"] = (
+        ir.Switch(subject=load(a, 16), cases=cases, default=(put(b, 7, 16),)),
+        *chain,
+    )
+    engine = kit.engine()
+    for value, expected in ((0, (1, 2)), (399, (400, 401)), (2999, (3000, 9)), (3000, (7, 9))):
+        context = engine.new_context(b"", 0)
+        context.frame[a] = value
+        engine.ingress(context)
+        assert (context.frame[b], context.frame[c]) == expected
+
+
 def test_loops_break_and_continue_run_the_update() -> None:
     # for (i = 0; i < 10; i += 1) { if (i == 2) continue; if (i == 5) break; sum += i }
     kit = Kit()
