@@ -26,6 +26,7 @@ from controller.diff import (
 )
 from controller.paths import LinkState
 from controller.plan import OWNED_TABLES, PlanInputs, plan_switch
+from sglb.switch.p4runtime.status import P4RuntimeError
 from sglb.syncmesh.dataplane import NOTIFY_GROUP, NOTIFY_SESSION
 
 #: What the SyncMesh agents own on every switch; the controller neither reads nor touches it.
@@ -102,12 +103,13 @@ class Controller:
         schema = client.schema
         known = _Known(client, schema)
         for rank, name in enumerate(OWNED_TABLES):
-            if name not in schema.tables:
+            found = schema.tables.get(name)
+            if found is None:
                 raise ControllerError(
                     f"switch {self._name(switch_id)}: its program has no table {name}; "
                     "load p4src/v1model/glb.p4"
                 )
-            table = schema.tables[name].pbuf
+            table = found.pbuf
             known.order[table.preamble.id] = rank
             known.initial[table.preamble.id] = _initial_action(table)
         return known
@@ -125,12 +127,12 @@ class Controller:
         failures: list[str] = []
         for switch_id in self._known:
             try:
-                repair = self._bring(switch_id)
+                change = self._bring(switch_id)
             except ControllerError as error:
                 failures.append(str(error))
                 continue
-            if repair.updates:
-                found[switch_id] = repair.updates
+            if change:
+                found[switch_id] = len(change)
         if failures:
             raise ControllerError("\n".join(failures))
         return found
@@ -142,34 +144,33 @@ class Controller:
         and their session are left alone; const entries are the program's. Raises
         `ControllerError`.
         """
-        self._known[switch_id].held = None
-        return self._bring(switch_id)
+        known = self._known[switch_id]
+        known.held = None
+        return _repair(self._name(switch_id), self._bring(switch_id), known.schema)
 
     def reconcile_all(self) -> dict[int, Repair]:
         """`reconcile` for every switch."""
         return {switch_id: self.reconcile(switch_id) for switch_id in self._known}
 
-    def _bring(self, switch_id: int) -> Repair:
-        """Brings a switch to its plan."""
+    def _bring(self, switch_id: int) -> Difference:
+        """Brings a switch to its plan; what that took."""
         known = self._known[switch_id]
-        name = self._name(switch_id)
-        if known.held is None:
-            known.held = Holdings(self._read(known))
+        held = Holdings(self._read(known)) if known.held is None else known.held
         desired = Holdings(e.encode(known.schema) for e in plan_switch(self._inputs, switch_id))
-        change = difference(known.held, desired, known.initial)
-        repair = _repair(name, change, known)
-        held, known.held = known.held, None
-        done: list[p4r.Update] = []
+        change = difference(held, desired, known.initial)
+        known.held = None  # unknown while writes are under way, and after one has failed
+        written = 0
         for batch in Stages.of(change, known.order).batches:
             try:
                 known.client.write(list(batch))
-            except Exception as error:
+            except P4RuntimeError as error:
                 raise ControllerError(
-                    f"switch {name}: {len(done)} of {len(change)} updates were written, then: {error}"
+                    f"switch {self._name(switch_id)}: after {written} of {len(change)} updates: "
+                    f"{error}"
                 ) from error
-            done += batch
-        known.held = desired if change else held
-        return repair
+            written += len(batch)
+        known.held = desired
+        return change
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -197,9 +198,9 @@ def _initial_action(table: p4i.Table) -> p4r.Action:
     return normal(made).table_entry.action.action
 
 
-def _repair(name: str, change: Difference, known: _Known) -> Repair:
+def _repair(name: str, change: Difference, schema: P4Schema) -> Repair:
     def texts(entities: Sequence[p4r.Entity]) -> tuple[str, ...]:
-        return tuple(describe(e, known.schema) for e in entities)
+        return tuple(describe(e, schema) for e in entities)
 
     return Repair(name, texts(change.inserts), texts(change.modifies), texts(change.deletes))
 

@@ -194,17 +194,17 @@ class InProcessClient:
 
         Raises `P4RuntimeError`; entities that other requests of the batch found are lost then.
         """
+        return [decode_entity(entity, self.schema) for entity in self.read_messages(entities)]
+
+    def read_messages(self, entities: Any) -> list[p4r.Entity]:
+        """As `read`, as protobuf messages."""
         wanted = entities if isinstance(entities, Iterable) else [entities]
         request = p4r.ReadRequest(
             device_id=self.service.device_id,
             role=self._role_name,
             entities=encode_entities(wanted, self.schema),
         )
-        return [
-            decode_entity(entity, self.schema)
-            for response in self.service.read(request)
-            for entity in response.entities
-        ]
+        return [entity for response in self.service.read(request) for entity in response.entities]
 
     # --- stream -----------------------------------------------------------------------------------
 

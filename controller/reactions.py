@@ -1,0 +1,194 @@
+"""The slow path: when routing notices what happened to a link, and when its tables follow.
+
+What happened is learned from the switches' ports (and from whoever calls `link_silent`), never from the
+fabric's truth. The delays, all from the scenario's `control_plane`:
+
+- `failure_detection_ms` runs from the moment a switch sees a port of the link down (which is the
+  port-down detection time after the cut) until routing takes the link for down (`SlowPathSaw`). A link
+  that both ends see up again before that was never down for routing.
+- `reaction_ms` runs from there until the tables of all switches are written (`TableWritten`). A changed
+  port speed waits for it too.
+- `restore_ms` runs from the moment both ends see a link up again (`SlowPathSaw`) until it is back in
+  the tables. A link that goes down in the meantime stays out, and waits anew when it is back.
+
+All switches are written at one moment: the spread of a routing protocol over them is part of the delay.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from controller.paths import LinkState
+from sglb.fabric.events import EventLog, SlowPathSaw
+from sglb.fabric.topology import Topology
+from sglb.switch.clock import Handle, Scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """Delays of the slow path in ps; see the module's text."""
+
+    detection_ps: int
+    reaction_ps: int
+    restore_ps: int
+
+
+class Writer(Protocol):
+    """What the slow path acts on."""
+
+    def rewrite(self, state: LinkState) -> None:
+        """Writes tables for this state of the links, now."""
+
+    def returned(self, link_id: int) -> None:
+        """A link is in the tables of all switches again: the fast path may use it."""
+
+
+class _Phase(enum.Enum):
+    IN_USE = "in use"
+    NOTICING = "seen down by a switch, not yet by routing"
+    REROUTING = "known to be down, still in the tables"
+    OUT = "out of the tables"
+    RETURNING = "up again, not yet in use"
+
+
+@dataclass(slots=True)
+class _Link:
+    phase: _Phase = _Phase.IN_USE
+    out: bool = False  # of the tables
+    down_ends: set[int] = field(default_factory=set)
+    silent: bool = False
+    timer: Handle | None = None
+
+    @property
+    def dead(self) -> bool:
+        return self.silent or bool(self.down_ends)
+
+
+class SlowPath:
+    """One routing domain over a fabric. `rates_bps` are the links' rates to begin with, by id."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        clock: Scheduler,
+        delays: Delays,
+        writer: Writer,
+        log: EventLog,
+    ) -> None:
+        self._topology = topology
+        self._clock = clock
+        self._delays = delays
+        self._writer = writer
+        self._log = log
+        self._rate_bps = {link.id: link.spec.rate_bps for link in topology.links}
+        self._links = {
+            link.id: _Link()
+            for link in topology.links
+            if not any(topology.by_id(end).is_host for end in (link.a, link.b))
+        }
+
+    @property
+    def state(self) -> LinkState:
+        """The links as tables written now would take them to be."""
+        out = frozenset(i for i, link in self._links.items() if link.out)
+        return LinkState(self._rate_bps).without(out)
+
+    def phases(self) -> Mapping[str, str]:
+        """Link name -> what routing thinks of it, for links that are not in plain use."""
+        return {
+            link.name: self._links[link.id].phase.value
+            for link in self._topology.links
+            if link.id in self._links and self._links[link.id].phase is not _Phase.IN_USE
+        }
+
+    # --- what is seen ---
+
+    def port_state(self, switch_id: int, port: int, up: bool) -> None:
+        """A switch saw a port go down or come up. Ports of hosts concern nobody: no other way exists."""
+        link = self._links.get(self._topology.link_at(switch_id, port).id)
+        if link is None:
+            return
+        if up:
+            link.down_ends.discard(switch_id)
+        else:
+            link.down_ends.add(switch_id)
+        self._changed(self._topology.link_at(switch_id, port).id, link)
+
+    def link_silent(self, link_id: int, silent: bool) -> None:
+        """Probes of a link whose ports are up stopped arriving, or arrive again.
+
+        The time that probing takes is the detection: routing takes the link for down at once.
+        """
+        link = self._links[link_id]
+        link.silent = silent
+        self._changed(link_id, link)
+
+    def rate_changed(self, link_id: int, rate_bps: int) -> None:
+        """The ports of a link run at another rate (bit/s) from now on."""
+        self._rate_bps = {**self._rate_bps, link_id: rate_bps}
+        self._clock.call_later(self._delays.reaction_ps, self._rewrite)
+
+    # --- what follows ---
+
+    def _changed(self, link_id: int, link: _Link) -> None:
+        phase = link.phase
+        if link.dead:
+            if phase is _Phase.RETURNING:
+                self._gone_again(link_id, link)
+            elif phase in (_Phase.IN_USE, _Phase.NOTICING) and link.silent:
+                self._noticed(link_id, link)
+            elif phase is _Phase.IN_USE:
+                delay_ps = self._delays.detection_ps
+                self._wait(link, _Phase.NOTICING, delay_ps, self._noticed, link_id, link)
+        elif phase in (_Phase.NOTICING, _Phase.OUT):
+            self._returning(link_id, link)
+
+    def _gone_again(self, link_id: int, link: _Link) -> None:
+        if link.out:
+            self._wait(link, _Phase.OUT)
+        else:
+            self._wait(link, _Phase.IN_USE)
+            self._changed(link_id, link)
+
+    def _wait(
+        self,
+        link: _Link,
+        phase: _Phase,
+        delay_ps: int = 0,
+        then: Callable[..., object] | None = None,
+        *args: object,
+    ) -> None:
+        if link.timer is not None:
+            link.timer.cancel()
+        link.phase = phase
+        link.timer = None if then is None else self._clock.call_later(delay_ps, then, *args)
+
+    def _noticed(self, link_id: int, link: _Link) -> None:
+        self._log.append(SlowPathSaw(self._clock.now_ps, link_id, False))
+        self._wait(link, _Phase.REROUTING, self._delays.reaction_ps, self._rerouted, link_id, link)
+
+    def _rerouted(self, link_id: int, link: _Link) -> None:
+        self._wait(link, _Phase.OUT)
+        link.out = True
+        self._rewrite()
+        if not link.dead:
+            self._returning(link_id, link)
+
+    def _returning(self, link_id: int, link: _Link) -> None:
+        # A link that was back before routing noticed is in the tables, but the data planes have
+        # taken it for down: it too has to hold for a while before they are told otherwise.
+        if link.out:
+            self._log.append(SlowPathSaw(self._clock.now_ps, link_id, True))
+        self._wait(link, _Phase.RETURNING, self._delays.restore_ps, self._restored, link_id, link)
+
+    def _restored(self, link_id: int, link: _Link) -> None:
+        self._wait(link, _Phase.IN_USE)
+        link.out = False
+        self._rewrite()
+        self._writer.returned(link_id)
+
+    def _rewrite(self) -> None:
+        self._writer.rewrite(self.state)
