@@ -133,7 +133,7 @@ class ServeOptions:
     `grpc` is "host:port" or None for no server. `pcap_dir` holds the ports' files; `ports` are further
     ports without input. `exit_when_done` ends the run when all input files have been read and
     `linger_s` has passed after that; otherwise it ends on SIGINT or SIGTERM. `seed` is for the
-    program's random numbers.
+    program's random numbers. `on_ready` is called once everything listens.
     """
 
     grpc: str | None = "127.0.0.1:9559"
@@ -148,6 +148,7 @@ class ServeOptions:
     name: str = "switch"
     switch: SwitchConfig = field(default_factory=SwitchConfig)
     service: ServiceOptions = field(default_factory=ServiceOptions)
+    on_ready: Callable[[LiveSwitch], None] | None = None
 
 
 class LiveSwitch:
@@ -268,4 +269,6 @@ async def _serve(program: CompiledProgram | None, options: ServeOptions) -> None
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     async with LiveSwitch(program, options) as live:
+        if options.on_ready is not None:
+            options.on_ready(live)
         await live.run(stop)

@@ -144,12 +144,12 @@ class ProfileBinding:
                 "cannot differ",
                 Code.UNIMPLEMENTED,
             )
-        for field, enum in (
+        for mode, enum in (
             (message.action_selection_mode, _ActionSet.ActionSelectionMode),
             (message.size_semantics, _ActionSet.SizeSemantics),
         ):
-            if field not in enum.values():
-                raise self.bad(f"does not know mode {field}")
+            if mode not in enum.values():
+                raise self.bad(f"does not know mode {mode}")
 
 
 class MemberHandler:

@@ -1,0 +1,170 @@
+"""Whatever arrives: a rejected update changes nothing, and no message breaks the service."""
+
+import random
+
+from finsy.proto import p4r
+from google.protobuf.message import DecodeError
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from p4runtime_kit import Bench, arbitration, frame
+from test_service import every_kind, prepare
+
+from sglb.switch.p4runtime.status import P4RuntimeError
+
+BENCH = Bench()
+prepare(BENCH)
+UPDATES = [u.SerializeToString() for u in every_kind(BENCH)]
+IDS = sorted(
+    {
+        o.preamble.id
+        for t in ("tables", "actions", "digests")
+        for o in getattr(BENCH.program.p4info, t)
+    }
+)
+fuzz = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def mutate(message, rng):
+    """Changes one field somewhere in a message: sets, clears, repeats or replaces it."""
+    fields = list(message.DESCRIPTOR.fields)
+    if not fields:
+        return
+    field = rng.choice(fields)
+    if field.message_type is not None and rng.random() < 0.7:
+        inner = getattr(message, field.name)
+        if not field.is_repeated:
+            mutate(inner, rng)
+            return
+        if inner and rng.random() < 0.7:
+            mutate(rng.choice(list(inner)), rng)
+            return
+    change_field(message, field, rng)
+
+
+def change_field(message, field, rng):
+    current = getattr(message, field.name)
+    if field.is_repeated:
+        if len(current) and rng.random() < 0.5:
+            del current[rng.randrange(len(current))]
+        elif field.message_type is not None:
+            current.add()
+        else:
+            current.append(scalar(field, rng))
+    elif rng.random() < 0.3:
+        message.ClearField(field.name)
+    elif field.message_type is not None:
+        current.SetInParent()
+    else:
+        setattr(message, field.name, scalar(field, rng))
+
+
+def scalar(field, rng):
+    if field.type == field.TYPE_BYTES:
+        return rng.choice([b"", b"\0", b"\x01", b"\0\x02", b"\xff" * rng.randrange(1, 20)])
+    if field.type == field.TYPE_STRING:
+        return rng.choice(["", "x", "pin"])
+    if field.type == field.TYPE_BOOL:
+        return rng.random() < 0.5
+    small = [0, 1, 2, 5, 8]
+    if field.type in (field.TYPE_INT32, field.TYPE_INT64, field.TYPE_ENUM):
+        large = 2**31 - 1 if field.type != field.TYPE_INT64 else 2**63 - 1
+        return rng.choice([*small, -1, large, -large])
+    return rng.choice([*small, *IDS, 2**32 - 1])
+
+
+@fuzz
+@given(st.integers(0, 2**32))
+def test_mutated_updates(seed):
+    rng = random.Random(seed)
+    updates = []
+    for data in rng.sample(UPDATES, 3):
+        update = p4r.Update.FromString(data)
+        for _ in range(rng.randrange(3)):
+            mutate(update, rng)
+        updates.append(update)
+    before = BENCH.everything()
+    atomicity = rng.choice([0, 1, 2])
+    codes = BENCH.write(*updates, atomicity=atomicity)
+    if "OK" not in codes:
+        assert BENCH.everything() == before
+    else:
+        # Readable still, and packets still go through.
+        BENCH.everything()
+        BENCH.send(1, frame(dst=10, src=seed % 65536))
+    assert "INTERNAL" not in codes
+
+
+@fuzz
+@given(st.integers(0, 2**32))
+def test_mutated_reads(seed):
+    rng = random.Random(seed)
+    entities = []
+    for data in rng.sample(UPDATES, 3):
+        entity = p4r.Update.FromString(data).entity
+        mutate(entity, rng)
+        entities.append(entity)
+    before = BENCH.everything()
+    codes = BENCH.read_code(*entities)
+    assert "INTERNAL" not in codes
+    assert BENCH.everything() == before
+
+
+@fuzz
+@given(st.binary(max_size=200))
+def test_random_bytes_as_requests(data):
+    bench = BENCH
+    calls = [
+        (p4r.WriteRequest, bench.service.write),
+        (p4r.ReadRequest, lambda m: list(bench.service.read(m))),
+        (p4r.SetForwardingPipelineConfigRequest, bench.service.set_forwarding_pipeline_config),
+        (p4r.GetForwardingPipelineConfigRequest, bench.service.get_forwarding_pipeline_config),
+        (p4r.CapabilitiesRequest, bench.service.capabilities),
+    ]
+    before = bench.everything()
+    for kind, call in calls:
+        try:
+            call(kind.FromString(data))
+        except (DecodeError, P4RuntimeError):
+            continue
+    assert bench.everything() == before
+
+
+@settings(fuzz, max_examples=50)
+@given(st.lists(st.integers(0, 2**32), min_size=1, max_size=8))
+def test_mutated_stream_messages(seeds):
+    bench = Bench()
+    prepare(bench)
+    packet = p4r.PacketOut(payload=frame(), metadata=[{"metadata_id": 1, "value": b"\x03"}])
+    packet.metadata.add(metadata_id=2, value=b"\0")
+    ack = p4r.DigestListAck(digest_id=bench.id("learn_t"), list_id=1)
+    samples = [
+        arbitration(5),
+        p4r.StreamMessageRequest(packet=packet),
+        p4r.StreamMessageRequest(digest_ack=ack),
+    ]
+    before = bench.everything()
+    answers = []
+    stream = bench.service.open_stream(answers.append)
+    stream.receive(samples[0])
+    for seed in seeds:
+        rng = random.Random(seed)
+        message = p4r.StreamMessageRequest()
+        message.CopyFrom(rng.choice(samples))
+        mutate(message, rng)
+        try:
+            stream.receive(message)
+        except P4RuntimeError:
+            break
+    bench.clock.run()
+    assert bench.everything() == before
+    stream.close()
+    sessions = bench.service.arbitration.role("").sessions
+    assert len(sessions) == 1
+    assert all(a.SerializeToString() for a in answers)
+
+
+@fuzz
+@given(st.binary(max_size=80), st.sampled_from([1, 4, 510]))
+def test_random_frames(data, port):
+    BENCH.send(port, data)
+    assert BENCH.switch.clock.next_ps() is None
