@@ -73,8 +73,6 @@ def scalar_width(type_: Type) -> int:
     if isinstance(type_, SerEnumT):
         return type_.underlying.width
     if isinstance(type_, BitsT):
-        if type_.width == 0:
-            raise TypeError(f"a value of type {type_} holds nothing")
         return type_.width
     if isinstance(type_, BoolT):
         return 1
@@ -222,15 +220,17 @@ class Frame:
     #: Validity slot of a union's member -> indices of the union's other members.
     siblings: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _temps: int = 0
+    _span: Span = BUILTIN
 
     def allocate(self, type_: Type, name: str, span: Span) -> SlotPlace:
         """Storage for a variable of the type; its slots are named `name`, `name.field` …"""
         place = SlotPlace(len(self.slots), type_)
         try:
             size_of(type_)
-            self._lay(type_, name)
         except TypeError as error:
             raise P4Error(f"{name}: {error}", span, phase="lower") from error
+        self._span = span
+        self._lay(type_, name)
         return place
 
     def temp(self, type_: Type, span: Span = BUILTIN) -> SlotPlace:
@@ -257,6 +257,8 @@ class Frame:
                     others = tuple(i for i in own if i != index)
                     self.siblings[self.headers[index].valid] = others
         elif not isinstance(type_, VoidT):
+            if type_ == BitsT(0):
+                raise P4Error(f"{name} is a {type_}: it holds nothing", self._span, phase="lower")
             self.slots.append(
                 ir.Slot(
                     name,
