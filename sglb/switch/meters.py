@@ -38,7 +38,7 @@ class Meter:
     units per picosecond and nothing is ever rounded. `counts` are the packets and bytes per colour.
     """
 
-    __slots__ = ("_config", "_last_ps", "_peak", "_sure", "counts", "packets")
+    __slots__ = ("_config", "_counts", "_last_ps", "_peak", "_sure", "packets")
 
     def __init__(self, *, packets: bool) -> None:
         self.packets = packets
@@ -46,7 +46,7 @@ class Meter:
         self._sure = 0
         self._peak = 0
         self._last_ps = 0
-        self.counts = (CounterData(), CounterData(), CounterData())
+        self._counts: tuple[CounterData, CounterData, CounterData] | None = None
 
     @property
     def config(self) -> MeterConfig | None:
@@ -60,6 +60,13 @@ class Meter:
         if config is not None:
             self._sure = config.cburst * PS_PER_S
             self._peak = config.pburst * PS_PER_S
+
+    @property
+    def counts(self) -> tuple[CounterData, CounterData, CounterData]:
+        """Green, yellow and red packets so far; made on first use, since most meters never run."""
+        if self._counts is None:
+            self._counts = (CounterData(), CounterData(), CounterData())
+        return self._counts
 
     def checkpoint(self) -> Callable[[], None]:
         """What puts configuration and tokens back as they are now."""
