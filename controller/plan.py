@@ -67,7 +67,7 @@ _SELECTION = {
 # times the rate, so a full port's load weighs 4 us of its rate and falls to 3 us just after a sample;
 # the edges are microseconds at the port's live rate: half load, full load, and then by queue.
 LOAD_SHIFT = 4
-BAND_EDGES_US = (2.0, 4.5, 5.5, 7.0, 9.0, 13.0, 21.0)
+BAND_EDGES_US = (2.0, 6.0, 8.0, 11.0, 15.0, 21.0, 30.0)
 
 _HASH_SEED_STEP = 0x9E3779B9  # 2**32 / golden ratio: seeds of neighbours differ in many bits
 _DATA_CLASSES = range(7)  # class 7 is SyncMesh's own

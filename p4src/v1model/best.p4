@@ -5,8 +5,13 @@
 // "rank >= t" is bit 7 of rank + (128 - t). Three such comparisons find the best band, as a binary
 // search. TNA twin: each member's band comes from its own register in a stage of its own, and a
 // ternary table on the bands picks the set; there are no 128-bit adders there.
+//
+// `lenient` adds the members one band below the best. Told of every other packet, it gives such a path
+// half its share instead of none: what a path is known for is some microseconds old, and if all senders
+// left it at once they would all come back at once.
 
-control Best(in lanes_t bad, in lanes_t codes, in lanes_t live, out lanes_t best, out bit<8> badness) {
+control Best(in lanes_t bad, in lanes_t codes, in lanes_t live, in bool lenient,
+             out lanes_t best, out bit<8> badness) {
     lanes_t biased = 0;
     lanes_t rank = 0;
     lanes_t up = 0;
@@ -42,6 +47,10 @@ control Best(in lanes_t bad, in lanes_t codes, in lanes_t live, out lanes_t best
         }
         if (up == 0) {
             badness = 8;
+        } else if (lenient && badness != 7) {
+            // One band below the best as well: rank + badness + 1 >= 15.
+            best = (rank + (lanes_t)badness * 128w0x01010101010101010101010101010101
+                    + 128w0x72727272727272727272727272727272) & up;
         }
     }
 }

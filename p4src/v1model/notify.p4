@@ -49,7 +49,7 @@ control Announce(inout headers_t hdr, inout metadata_t meta, inout standard_meta
             local_bad.read(bad, (bit<32>)bank);
             local_down.read(down, (bit<32>)bank);
             remote_codes.read(codes, (bit<32>)(profile ++ bank));
-            best_path.apply(bad, codes, members & ~down, best, badness);
+            best_path.apply(bad, codes, members & ~down, false, best, badness);
             code = (8w0 - badness) & 0xf;   // -badness in 4 bits: 8 is "down"
 
             announced.read(was, index);
