@@ -322,7 +322,8 @@ class Simulation:
         if drop.ingress_port == self.switches[switch].config.event_port:
             return  # timer packets end as drops by design
         reason = _REASONS.get(drop.reason, LossReason.PROGRAM)
-        self._lose(switch, drop.port or 0, reason, drop.data)
+        # A clone is a notification to be; the packet that it was made of went its own way.
+        self._lose(switch, drop.port or 0, reason, b"" if drop.is_clone else drop.data)
 
     def _lose(self, node: int, port: int, reason: LossReason, frame: bytes) -> None:
         self.log.append(

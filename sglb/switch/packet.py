@@ -28,7 +28,8 @@ class Packet:
     `base_bytes` plus the valid headers is its length as the program sees it. `length_bytes` is that
     length when it was queued. `passes` counts its runs through ingress; `family`, shared by all that
     come of one received packet, holds how many further passes and egress clones that were.
-    `limit_bytes` is a clone session's truncation (0: none). `enq_ps`/`enq_depth` are the queue's notes.
+    `is_clone`: the program made it of another packet, with `clone`. `limit_bytes` is a clone session's
+    truncation (0: none). `enq_ps`/`enq_depth` are the queue's notes.
     """
 
     __slots__ = (
@@ -39,6 +40,7 @@ class Packet:
         "enq_ps",
         "family",
         "ingress_port",
+        "is_clone",
         "length_bytes",
         "limit_bytes",
         "passes",
@@ -52,6 +54,7 @@ class Packet:
         self.ingress_port = ingress_port
         self.passes = passes
         self.family = family
+        self.is_clone = False
         self.base_bytes = 0
         self.length_bytes = 0
         self.limit_bytes = 0

@@ -204,6 +204,7 @@ class Pipeline:
         copy.base_bytes = packet.base_bytes
         copy.length_bytes = packet.length_bytes
         copy.limit_bytes = packet.limit_bytes
+        copy.is_clone = packet.is_clone
         copy.trace = twin.trace = self._trace_copy(packet, origin)
         return copy
 
@@ -284,6 +285,7 @@ class Pipeline:
         for slot, value in preserved:
             frame[slot] = value
         frame[slots.instance_type] = kind
+        copy.is_clone = True
         copy.length_bytes = copy.base_bytes + self._header_bytes(frame)
         copy.limit_bytes = session.packet_length_bytes
         copies = self._replication.session_copies(session.id)

@@ -297,17 +297,23 @@ class Switch:
             self.on_transmit(port.number, data, start_ps, end_ps)
 
     def _lose(self, packet: Packet, port: Port | None, reason: DropReason, data: bytes) -> None:
-        self._count_drop(port, reason, packet.ingress_port, data)
+        self._count_drop(port, reason, packet.ingress_port, data, packet.is_clone)
 
     def _count_drop(
-        self, port: Port | None, reason: DropReason, ingress_port: int, data: bytes
+        self,
+        port: Port | None,
+        reason: DropReason,
+        ingress_port: int,
+        data: bytes,
+        is_clone: bool = False,
     ) -> None:
         self.drops[reason] += 1
         if port is not None:
             port.counters.drops[reason] += 1
         if self.on_drop is not None:
             number = None if port is None else port.number
-            self.on_drop(Drop(self.clock.now_ps, reason, number, ingress_port, data))
+            now_ps = self.clock.now_ps
+            self.on_drop(Drop(now_ps, reason, number, ingress_port, data, is_clone))
 
     def _notify_idle(self, table: Table, entries: list[TableEntry]) -> None:
         if self.on_idle is not None:
