@@ -36,8 +36,8 @@ class DropReason(StrEnum):
 class Drop:
     """A lost packet: `port` is the egress port where one was chosen, `ingress_port` where it came in.
 
-    `data` are the bytes as they entered the pipeline (as sent, for `CUT`). `is_clone`: what was lost is a
-    clone that the program made of the packet with these bytes, not that packet.
+    `data` are the bytes as they entered the pipeline (as sent, for `CUT`). `is_clone`: what was lost is
+    a clone that the program made of the packet with these bytes, not that packet.
     """
 
     time_ps: int
