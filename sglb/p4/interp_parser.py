@@ -1,5 +1,7 @@
 """Parsers of the IR as Python source: a function a state, and a driver that steps through them.
 
+What a parser does before its start state (resets, first values) is a function too.
+
 A state's function returns the next state's index, ACCEPT or REJECT. A parser that enters more than
 STATE_LIMIT states beyond one for each bit of the packet loops without reading: it stops with
 ParserTimeout (BMv2 would hang).
@@ -31,13 +33,20 @@ def emit_parser(unit: Unit, proc: ir.Proc, name: str) -> None:
         else:
             body.line(f"return {state.next}")
         unit.sources.append(body.text(f"{name}_{index}"))
+    first = "0"
+    if proc.body:
+        body = Body(unit, state=True)
+        emit_all(body, proc.body)
+        body.line("return 0")
+        unit.sources.append(body.text(f"{name}_prologue"))
+        first = f"{name}_prologue(f)"
     states = ", ".join(f"{name}_{index}" for index in range(len(proc.states)))
     timeout = unit.error("ParserTimeout")
     told = f"        m.trace.error('ParserTimeout', {span_name(unit, proc.span)})\n"
     unit.sources.append(
         f"{name}_states = ({states},)\n"
         f"def {name}(f):\n"
-        f"    state = 0\n"
+        f"    state = {first}\n"
         f"    while state >= 0:\n"
         f"        m.steps -= 1\n"
         f"        if m.steps < 0:\n"

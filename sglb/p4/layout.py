@@ -82,14 +82,17 @@ def scalar_width(type_: Type) -> int:
 
 
 def members(type_: Type) -> list[tuple[str, Type]]:
-    """Names and types of the parts of a struct, header, union, tuple or stack, in order."""
+    """Names and types of the parts of a struct, header, union, tuple or stack, in order.
+
+    Those of tuples and stacks are named by their numbers.
+    """
     type_ = strip(type_)
     if isinstance(type_, StructT):
         return [(f.name, f.type) for f in type_.fields]
     if isinstance(type_, TupleT):
         return [(str(i), t) for i, t in enumerate(type_.items)]
     if isinstance(type_, StackT):
-        return [(f"[{i}]", type_.element) for i in range(type_.size)]
+        return [(str(i), type_.element) for i in range(type_.size)]
     return []
 
 
@@ -317,7 +320,7 @@ def _flat_fields(type_: Type, prefix: str = "") -> Iterator[tuple[str, Type]]:
     """A header's scalar and varbit fields, those of structs and arrays inside it included."""
     for member, member_type in members(type_):
         inner = strip(member_type)
-        name = f"{prefix.removesuffix('.')}{member}" if member[0] == "[" else f"{prefix}{member}"
+        name = f"{prefix}{member}"
         if isinstance(inner, StructT | TupleT | StackT):
             yield from _flat_fields(inner, f"{name}.")
         else:
@@ -327,11 +330,8 @@ def _flat_fields(type_: Type, prefix: str = "") -> Iterator[tuple[str, Type]]:
 def leaves(place: SlotPlace) -> Iterator[SlotPlace]:
     """The scalar and varbit places inside a place, in order; validity and next slots left out."""
     type_ = strip(place.type)
-    if isinstance(type_, StructT | TupleT):
+    if isinstance(type_, StructT | TupleT | StackT):
         for member, _ in members(type_):
             yield from leaves(place.member(member))
-    elif isinstance(type_, StackT):
-        for i in range(type_.size):
-            yield from leaves(place.member(str(i)))
     elif not isinstance(type_, VoidT):
         yield place

@@ -26,7 +26,7 @@ from sglb.p4.layout import (
 from sglb.p4.lower_core import Body
 from sglb.p4.lower_env import problem
 from sglb.p4.lower_expr import as_slots
-from sglb.p4.types import IntT, StackT, TupleT, Type, VarbitT
+from sglb.p4.types import IntT, TupleT, Type, VarbitT
 
 
 class Invalid(Enum):
@@ -162,8 +162,8 @@ def _storage_fields(
         bits = ir.Load(type_.width, place.base)
         return [ir.DataField(bits, type_.width, length=length, valid=valid)]
     out: list[ir.DataField] = []
-    for i, (name, _) in enumerate(members(type_)):
-        member = place.member(str(i) if isinstance(type_, StackT) else name)
+    for name, _ in members(type_):
+        member = place.member(name)
         out += _storage_fields(body, member, invalid, header)
     return out
 

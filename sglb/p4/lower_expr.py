@@ -259,20 +259,13 @@ def equal(left: SlotPlace, right: SlotPlace) -> ir.Expr:
         bits = binary(BinOp.EQ, ir.Load(type_.width, left.base), ir.Load(type_.width, right.base))
         lengths = binary(BinOp.EQ, ir.Load(32, left.base + 1), ir.Load(32, right.base + 1))
         return binary(BinOp.LAND, lengths, bits)
-    parts = all_of(
-        equal(left.member(_member_key(type_, i, name)), right.member(_member_key(type_, i, name)))
-        for i, (name, _) in enumerate(members(type_))
-    )
+    parts = all_of(equal(left.member(name), right.member(name)) for name, _ in members(type_))
     if not is_header(type_):
         return parts
     left_valid, right_valid = ir.Load(1, left.base), ir.Load(1, right.base)
     both_or_none = binary(BinOp.EQ, left_valid, right_valid)
     same_fields = binary(BinOp.LOR, unary(UnOp.NOT, left_valid), parts)
     return binary(BinOp.LAND, both_or_none, same_fields)
-
-
-def _member_key(type_: Type, index: int, name: str) -> str:
-    return str(index) if isinstance(type_, StackT) else name
 
 
 # --- places ---------------------------------------------------------------------------------------
@@ -431,8 +424,7 @@ def build_list(body: Body, expr: ast.ListExpr, target: SlotPlace) -> None:
     if is_header_stack(target.type):
         body.emit(ir.Zero(target=target.base, count=1, span=expr.span))
     for i, item in enumerate(expr.items):
-        name = _member_key(strip(target.type), i, parts[i][0])
-        item_into(body, item, target.member(name))
+        item_into(body, item, target.member(parts[i][0]))
 
 
 @rule(BUILDERS, ast.StructExpr)

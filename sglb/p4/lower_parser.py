@@ -220,8 +220,8 @@ def _make_valid(body: Body, place: SlotPlace) -> None:
     body.mark_valid(place)
     if is_header(strip(place.type)):
         return
-    for i, (name, _) in enumerate(members(place.type)):
-        _make_valid(body, place.member(str(i) if isinstance(strip(place.type), StackT) else name))
+    for name, _ in members(place.type):
+        _make_valid(body, place.member(name))
 
 
 @rule(METHODS, ("packet_in", "advance"))
@@ -275,5 +275,5 @@ def _emit(body: Body, place: SlotPlace, call: ast.Call) -> None:
             call.span,
             hint="put the field in a header",
         )
-    for i, (name, _) in enumerate(members(type_)):
-        _emit(body, place.member(str(i) if isinstance(type_, StackT) else name), call)
+    for name, _ in members(type_):
+        _emit(body, place.member(name), call)
