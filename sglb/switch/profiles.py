@@ -262,8 +262,11 @@ class ActionProfile:
         """How many entries hold a one-shot set."""
         return len(self._one_shots)
 
-    def add_one_shot(self, target: OneShot) -> Choice:
-        """The choice of a one-shot set. Raises as `insert_group`."""
+    def add_one_shot(self, target: OneShot, replaced: Choice | None = None) -> Choice:
+        """The choice of a one-shot set; `replaced` will be dropped for it, so its room counts.
+
+        Raises as `insert_group`.
+        """
         if not self.selector:
             raise BadValue(f"{self.name} is an action profile without selector: no one-shot sets")
         if not target.actions:
@@ -271,7 +274,8 @@ class ActionProfile:
         weights = [a.weight for a in target.actions]
         for action in target.actions:
             self.check(action.call)
-        self._room(weights, 0, self.max_group_size)
+        freed = 0 if replaced is None else self._measure([w for _, w, _ in replaced.slots])
+        self._room(weights, freed, self.max_group_size)
         choice = Choice(
             (Member(i, a.call), a.weight, a.watch_port) for i, a in enumerate(target.actions)
         )

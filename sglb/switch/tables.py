@@ -472,7 +472,7 @@ class Table:
             elif isinstance(target, GroupRef):
                 profile.group(target.group_id).refs += 1
             else:
-                choice = profile.add_one_shot(target)
+                choice = profile.add_one_shot(target, entry.choice)
         self._let_go(entry)
         entry.target = target
         entry.action, entry.args = action, args

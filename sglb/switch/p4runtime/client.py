@@ -31,6 +31,13 @@ from sglb.switch.p4runtime.status import Code, P4RuntimeError
 Atomicity = p4r.WriteRequest.Atomicity
 
 
+class ClientError(P4RuntimeError):
+    """A write that failed; the message names the switch and each failed update."""
+
+    def __str__(self) -> str:
+        return f"{self.code.name}: {self.message}"
+
+
 class InProcessClient:
     """One controller session. Opens a stream and asks to be primary with `election_id`.
 
@@ -187,7 +194,7 @@ class InProcessClient:
                 lines.append(
                     f"update {i}, {what}: {Code(detail.canonical_code).name}: {detail.message}"
                 )
-        return P4RuntimeError(error.code, "\n  ".join(lines), error.details)
+        return ClientError(error.code, "\n  ".join(lines), error.details)
 
     def read(self, entities: Any) -> list[Any]:
         """Reads what finsy entities (or protobuf ones) select, as finsy entities.

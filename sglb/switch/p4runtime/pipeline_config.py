@@ -72,26 +72,37 @@ class PipelineConfigs:
         self._compiled: tuple[bytes, CompiledProgram] | None = None
         self._live: _Installed | None = None
         self._saved: _Saved | None = None
-        if switch.program is not None:
-            config = p4r.ForwardingPipelineConfig(p4info=switch.program.p4info)
-            self._live = _Installed(config, self._bind_live(switch.program))
+        self._follow_switch()
 
     @property
     def current(self) -> BoundPipeline | None:
         """What reads and writes refer to: the saved config if there is one, else what runs."""
+        self._follow_switch()
         installed = self._saved or self._live
         return None if installed is None else installed.bound
 
     @property
     def live(self) -> BoundPipeline | None:
         """What processes packets."""
+        self._follow_switch()
         return None if self._live is None else self._live.bound
+
+    def _follow_switch(self) -> None:
+        """Binds anew when somebody else loaded a program into the switch (a restart, say)."""
+        program = self._switch.program
+        if program is None or (
+            self._live is not None and self._live.bound.state is self._switch.state
+        ):
+            return
+        config = p4r.ForwardingPipelineConfig(p4info=program.p4info)
+        self._live = _Installed(config, self._bind_live(program))
 
     def get(self, response_type: int) -> p4r.GetForwardingPipelineConfigResponse:
         """The answer to GetForwardingPipelineConfig; its config is unset when there is none."""
         if response_type not in _Get.ResponseType.values():
             raise P4RuntimeError(Code.INVALID_ARGUMENT, f"response_type {response_type} is unknown")
         response = p4r.GetForwardingPipelineConfigResponse()
+        self._follow_switch()
         installed = self._saved or self._live
         if installed is None:
             return response
@@ -126,6 +137,7 @@ class PipelineConfigs:
             raise P4RuntimeError(
                 Code.INVALID_ARGUMENT, f"{_Set.Action.Name(action)}: config is not set"
             )
+        self._follow_switch()
         prepared = self._prepare(request.config)
         match action:
             case _Set.VERIFY_AND_SAVE:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from finsy.proto import p4d, p4r
 
 from sglb.switch.errors import SwitchError
+from sglb.switch.keys import MatchKey
 from sglb.switch.p4runtime.bound import BoundPipeline
 from sglb.switch.p4runtime.entity import UpdateType
 from sglb.switch.p4runtime.status import Code, P4RuntimeError
@@ -89,14 +90,27 @@ def _carry_table(
             entry = entity.table_entry
             if entry.is_default_action and not _default_changed(table):
                 continue
-            update = UpdateType.MODIFY if entry.is_default_action else UpdateType.INSERT
-            if entry.is_const:
-                if target is None or not (entry.HasField("counter_data") or entry.meter_config):
+            if entry.is_const and not entry.is_default_action:
+                # It stands in a program: if in the new one, too, what it counted goes on.
+                if target is None or target.state.get(*_key(old, entry)) is None:
                     continue
                 entry.ClearField("action")
-                update = UpdateType.MODIFY
+            _drop_unset(entry, target)
+            stays = entry.is_default_action or entry.is_const
             entry.is_const = False
-            _write(new, "table_entry", update, entity)
+            _write(new, "table_entry", UpdateType.MODIFY if stays else UpdateType.INSERT, entity)
+
+
+def _key(old: BoundPipeline, entry: p4r.TableEntry) -> tuple[MatchKey, int]:
+    return old.tables[entry.table_id].key(entry)
+
+
+def _drop_unset(entry: p4r.TableEntry, target: TableBinding | None) -> None:
+    """Leaves out a counter that the new table doesn't have, if it has counted nothing."""
+    lacks = target is not None and target.resources.counter is None
+    data = entry.counter_data
+    if lacks and not (data.packet_count or data.byte_count):
+        entry.ClearField("counter_data")
 
 
 def _default_changed(table: TableBinding) -> bool:

@@ -292,6 +292,8 @@ def test_a_selector_is_full(bench):
     assert bench.insert(*shots) == ["OK", "OK"]
     assert bench.insert(shot(bench, (1, 5), key=3)) == ["RESOURCE_EXHAUSTED"]
     assert bench.insert(shot(bench, (1, 4), key=3)) == ["OK"]
+    # One that is replaced makes room for its successor.
+    assert bench.modify(shot(bench, (2, 6), key=1)) == ["OK"]
     bench.delete(shots[0])
     assert bench.insert(shot(bench, (1, 6), key=4)) == ["OK"]
 

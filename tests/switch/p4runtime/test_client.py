@@ -55,6 +55,7 @@ def test_errors_name_switch_update_and_reason(client):
     assert "switch s1: 2 of 3 updates failed" in text
     assert "update 1, INSERT table_entry: ALREADY_EXISTS: table I.exact_t" in text
     assert "update 2, DELETE table_entry: NOT_FOUND: table I.exact_t" in text
+    assert len(text.splitlines()) == 3
 
 
 def test_rollback(client):

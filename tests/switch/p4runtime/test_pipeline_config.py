@@ -302,6 +302,45 @@ def test_reconcile_refuses_what_cannot_be_kept():
     assert ports_for(bench, 1) == [4]
 
 
+NO_COUNTER = small(size=8, extra="action nop() { }")[0].replace("counters = hits;", "")
+CONST = (
+    small(size=16)[0].replace("entries = {", "const entries = {"),
+    small(size=17)[0].replace("entries = { 9: forward(9); }", "const entries = { 8: drop(); }"),
+    small(size=18)[0].replace("entries = {", "const entries = {"),
+)
+
+
+def test_reconcile_and_counters_that_get_lost():
+    """A table that loses its direct counter: fine as long as it has counted nothing."""
+    bench = Bench(empty=True)
+    without = NO_COUNTER.replace("direct_counter(CounterType.packets) hits;", "")
+    push(bench, Set.VERIFY_AND_COMMIT, *small())
+    bench.insert(t_entry(bench, 1, 4))
+    new = (without, compiled(without).p4info)
+    ports_for(bench, 1)
+    code, text = push(bench, Set.RECONCILE_AND_COMMIT, *new)
+    assert code == "INVALID_ARGUMENT"
+    assert "counter_data is set, but there is no direct counter" in text
+    count = table_entry(bench.id("t"), exact(1, b"\x01"), counter_data={})
+    bench.modify(count)
+    assert push(bench, Set.RECONCILE_AND_COMMIT, *new) == ("OK", "")
+    assert ports_for(bench, 1) == [4]
+
+
+def test_reconcile_and_const_entries():
+    """Their counts go on where the new program has the entry; others go with their program."""
+    old, other, same = ((text, compiled(text).p4info) for text in CONST)
+    for new, count in ((same, 2), (other, None)):
+        bench = Bench(empty=True)
+        push(bench, Set.VERIFY_AND_COMMIT, *old)
+        ports_for(bench, 9, 9)
+        assert push(bench, Set.RECONCILE_AND_COMMIT, *new) == ("OK", "")
+        found = bench.read(table_entry(bench.id("t"), exact(1, b"\x09"), counter_data={}))
+        assert [e.table_entry.counter_data.packet_count for e in found] == (
+            [] if count is None else [count]
+        )
+
+
 def test_reconcile_without_a_program_commits():
     bench = Bench(empty=True)
     assert push(bench, Set.RECONCILE_AND_COMMIT, *small()) == ("OK", "")
@@ -350,3 +389,18 @@ def test_differences_are_named():
     ]:
         found = changed(change)
         assert found is None if text is None else text in found
+
+
+def test_a_program_loaded_behind_the_services_back():
+    """A switch that is restarted by a simulation has new state, and the service follows."""
+    bench = Bench()
+    bench.insert(
+        table_entry(
+            bench.id("exact_t"), exact(1, b"\x01"), act=action(bench.id("forward"), b"\x02")
+        )
+    )
+    bench.switch.load(kitchen())
+    assert bench.read(table_entry(bench.id("exact_t"))) == []
+    assert bench.delete(table_entry(bench.id("exact_t"), exact(1, b"\x01"))) == ["NOT_FOUND"]
+    bench.send(4, frame())
+    assert len(bench.heard) == 1
