@@ -17,6 +17,7 @@ from sglb.p4 import (
     check_stmts,
     check_tables,
     check_types,
+    check_unset,
 )
 from sglb.p4.checked import Checked
 from sglb.p4.scope import Env
@@ -49,5 +50,6 @@ def check(program: ast.SourceProgram, sources: SourceMap) -> Checked:
             env.decl(d)
 
     env.finish(run)
+    check_unset.warn_unset(env)
     env.checked.errors = tuple(env.error_index)
     return env.checked

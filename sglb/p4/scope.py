@@ -251,6 +251,8 @@ class Env:
         except RecursionError:
             self.found.append(self.error("the program nests too deeply", self.checked.program.span))
         if self.found:
+            order = {name: i for i, name in enumerate(self.sources.files)}
+            self.found.sort(key=lambda e: (order.get(e.span.file, 0), e.span.line, e.span.column))
             raise P4Errors(self.found)
 
     # --- scopes -----------------------------------------------------------------------------------

@@ -366,3 +366,23 @@ def test_shifts(width: int, signed: bool, data: st.DataObject, amount: int) -> N
     a = data.draw(st.integers(low, high))
     assert shift("<<", a, amount, t) == (as_bits(a * 2**amount, t) if amount < width else 0)
     assert shift(">>", a, amount, t) == a // 2**amount
+
+
+UNSET = [
+    ("bit<8> z; b8 = z;", ["4:16: 'z' is read before it is set, which gives zero"]),
+    ("bit<8> z; b8 = z; b8 = z;", ["4:16: 'z' is read before it is set, which gives zero"]),
+    ("bit<8> z; z += 1;", ["4:11: 'z' is read before it is set, which gives zero"]),
+    ("bit<8> z; act(z, 1);", ["4:15: 'z' is read before it is set, which gives zero"]),
+    ("Port z; flag = z == z;", ["4:16: 'z' is read before it is set, which gives zero"]),
+    ("bit<8> z = 1; b8 = z;", []),
+    ("bit<8> z; if (flag) { z = 1; } b8 = z;", []),
+    ("bit<8> z; reg.read(z, 1); b8 = z;", []),
+    ("bit<8> z; z[3:0] = 1; b8 = z;", []),
+    ("bit<8> z; for (bit<8> i in 0 .. 3) { if (i > 0) { b8 = z; } z = i; }", []),
+    ("S z; b8 = z.x;", []),
+]
+
+
+@pytest.mark.parametrize(("statement", "expected"), UNSET)
+def test_reads_of_variables_that_nothing_has_set(statement: str, expected: list[str]) -> None:
+    assert warnings(in_apply(statement)) == expected
