@@ -195,6 +195,7 @@ class FabricLayout:
         self.topology = topology
         self.destinations = tuple(s for s in topology.switches if topology.hosts_of(s.id))
         self._healthy: dict[int, Paths] = {}
+        self._recent: tuple[LinkState | None, dict[int, Paths]] = (None, {})
         self._layouts: dict[int, Layout] = {}
 
     def healthy(self, destination: int) -> Paths:
@@ -203,6 +204,15 @@ class FabricLayout:
             state = LinkState.healthy(self.topology)
             self._healthy[destination] = Paths(self.topology, state, destination)
         return self._healthy[destination]
+
+    def paths(self, state: LinkState, destination: int) -> Paths:
+        """Paths toward a destination in some state; kept as long as the same state is asked for."""
+        if self._recent[0] is not state:
+            self._recent = (state, {})
+        found = self._recent[1]
+        if destination not in found:
+            found[destination] = Paths(self.topology, state, destination)
+        return found[destination]
 
     def layout(self, switch_id: int) -> Layout:
         """The layout of a switch. Raises `PlanError` when the program is too small for it."""

@@ -7,16 +7,17 @@ planned here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from finsy import Action, Match, P4MulticastGroupEntry, P4TableEntry
 
 from controller.layout import FabricLayout, Layout, Subject
-from controller.paths import LinkState, Member, Paths
+from controller.paths import LinkState, Member
 from controller.slots import interleave, preferences, shares
 from sglb.fabric.schema import Policy, ScenarioModel
-from sglb.syncmesh.dataplane import FABRIC_GROUP, SLOTS, lane_set
+from sglb.fabric.topology import NodeKind
+from sglb.syncmesh.dataplane import FABRIC_GROUP, POD_SUBJECT, SLOTS, lane_set
 
 Entity = P4TableEntry | P4MulticastGroupEntry
 
@@ -97,7 +98,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
-    """What a plan follows from. `state` is what the controller believes of the links."""
+    """What a plan follows from.
+
+    `state` is what the controller believes of the links. `incarnations` counts the starts of each
+    switch, by id; a switch that is not in it runs for the first time.
+    """
 
     fabric: FabricLayout
     model: ScenarioModel
@@ -105,7 +110,7 @@ class PlanInputs:
     state: LinkState
     profiles: Mapping[int, ProfileMap]
     target: Target = Target()
-    incarnation: int = 1
+    incarnations: Mapping[int, int] = field(default_factory=dict)
 
 
 def plan_switch(inputs: PlanInputs, switch_id: int) -> list[Entity]:
@@ -122,8 +127,9 @@ class _Plan:
         self._layout = layout
         self._topology = inputs.fabric.topology
         self._id = layout.switch.id
-        self._paths = {d: Paths(self._topology, inputs.state, d) for d in layout.members}
-        self._members = {d: paths.members(self._id) for d, paths in self._paths.items()}
+        self._members = {
+            d: inputs.fabric.paths(inputs.state, d).members(self._id) for d in layout.members
+        }
 
     def entities(self) -> Iterator[Entity]:
         yield P4MulticastGroupEntry(FABRIC_GROUP, replicas=list(self._layout.neighbours))
@@ -141,7 +147,7 @@ class _Plan:
     # --- who the switch is ---
 
     def _identity(self) -> dict[str, int]:
-        return {"node_id": self._id, "incarnation": self._in.incarnation}
+        return {"node_id": self._id, "incarnation": self._in.incarnations.get(self._id, 1)}
 
     def _switch_info(self) -> P4TableEntry:
         seed = self._id * _HASH_SEED_STEP + self._in.model.seed & 0xFFFFFFFF
@@ -187,7 +193,12 @@ class _Plan:
         )
 
     def _profile(self, subject: int) -> int:
-        return self._in.profiles[self._id].of(subject).profile if self._in.profiles else 0
+        if not self._in.profiles or (
+            # What lies behind a core's own link to a pod is announced leaf by leaf.
+            subject & POD_SUBJECT and self._layout.switch.kind is NodeKind.CORE
+        ):
+            return 0
+        return self._in.profiles[self._id].of(subject).profile
 
     def _mode(self) -> Action:
         policy, block = self._in.policy, self._in.model.switch
