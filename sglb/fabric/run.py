@@ -1,0 +1,105 @@
+"""A scenario under several policies, each in a process of its own: `run` is what `sglb run` calls."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from sglb import programs
+from sglb.fabric.bounds import LowerBound, ideal_fct_ps, lower_bound
+from sglb.fabric.control import ControlPlaneFactory, load_control_plane
+from sglb.fabric.policy_job import PolicyJob
+from sglb.fabric.report import BoundReport, PolicyReport, RunReport
+from sglb.fabric.scenario import Scenario, load, ns_to_ps
+from sglb.fabric.simulation import transport_config
+from sglb.fabric.topology import closest
+from sglb.fabric.workers import run_jobs
+from sglb.p4.compiler import CompiledProgram, compile  # noqa: A004 - the documented name
+
+#: `progress(policy, done, total)`: complete flows of one policy's run.
+Progress = Callable[[str, int, int], None]
+
+_STANDS_ON = ("finsy", "networkx", "protobuf", "pydantic")
+
+
+class UnknownPolicyError(ValueError):
+    """A policy that the scenario does not compare."""
+
+
+def run(
+    scenario: Scenario | str | Path,
+    *,
+    policies: Sequence[str] | None = None,
+    program: CompiledProgram | str | Path | None = None,
+    control_plane: str | ControlPlaneFactory = "default",
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> RunReport:
+    """Run a scenario under each policy in virtual time and report what happened to the packets.
+
+    `scenario` is a loaded one or a file's path. `policies` are some of the scenario's, all by default.
+    `program` is what every switch runs (a path or a compiled program; by default the one that comes
+    with sglb), `control_plane` who fills and steers the switches: the name of an installed one or a
+    factory. At most `jobs` policies run at a time, by default one for each processor; the result is
+    the same for any number.
+
+    Raises `SourceError` for a bad scenario, `P4Errors` for a bad program, `UnknownPolicyError`,
+    `ControlPlaneNotFoundError`, `BoundError` when the workload can never complete, `WorkerError`
+    when a run fails, and `BoundViolation` when a result is impossibly good.
+    """
+    given = scenario if isinstance(scenario, Scenario) else load(scenario)
+    chosen = _chosen(given, policies)
+    compiled = _program(program)
+    if isinstance(control_plane, str):
+        load_control_plane(control_plane)  # a wrong name is better told before anything runs
+    transport = transport_config(given)
+    latency_ps = ns_to_ps(given.model.switch.pipeline_latency_ns)
+    bound = lower_bound(given.topology, given.faults, given.workload, transport, latency_ps)
+    ideal = tuple(ideal_fct_ps(given.topology, given.workload, transport, latency_ps))
+    made = [PolicyJob(given, p, compiled, control_plane, bound, ideal) for p in chosen]
+    reports = run_jobs(made, jobs or _processors(), progress)
+    return _report(given, compiled, bound, reports)
+
+
+def _chosen(scenario: Scenario, policies: Sequence[str] | None) -> list[str]:
+    if policies is None:
+        return list(scenario.policies)
+    for policy in policies:
+        if policy not in scenario.policies:
+            known = ", ".join(scenario.policies)
+            raise UnknownPolicyError(
+                f"{scenario.file}: there is no policy {policy!r}"
+                f"{closest(policy, scenario.policies)}; it compares {known}"
+            )
+    return list(dict.fromkeys(policies))
+
+
+def _program(program: CompiledProgram | str | Path | None) -> CompiledProgram:
+    if isinstance(program, CompiledProgram):
+        return program
+    return compile(programs.glb() if program is None else Path(program))
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _report(
+    scenario: Scenario,
+    program: CompiledProgram,
+    bound: LowerBound,
+    reports: Sequence[PolicyReport],
+) -> RunReport:
+    versions = {name: version(name) for name in ("sglb", *_STANDS_ON)}
+    versions |= {"python": platform.python_version(), "program": program.digest}
+    return RunReport(
+        scenario.model.model_dump(mode="json", by_alias=True),
+        scenario.name,
+        scenario.model.seed,
+        versions,
+        BoundReport.all_of(bound),
+        {report.policy: report for report in reports},
+    )

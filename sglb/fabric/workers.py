@@ -1,0 +1,195 @@
+"""Policies in processes of their own, so that a comparison uses all processors.
+
+A worker is a fresh interpreter that reads its job from standard input and answers on standard output,
+both pickled. Unlike `multiprocessing` this asks nothing of the caller's main module, so `run` works
+from a script, a notebook and a program with threads alike.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import IO, Any
+
+from finsy.proto import p4i, p4r
+
+from sglb.fabric.policy_job import PolicyJob
+from sglb.fabric.report import PolicyReport
+
+Tell = Callable[[str, int, int], None]
+
+_MAIN = "from sglb.fabric.workers import work; work()"
+
+
+class WorkerError(RuntimeError):
+    """A policy's run failed; the text is one line, `details` the traceback."""
+
+    def __init__(self, policy: str, message: str, details: str = "") -> None:
+        super().__init__(f"policy {policy}: {message}")
+        self.details = details
+
+
+def run_jobs(
+    jobs: Sequence[PolicyJob], at_a_time: int, progress: Tell | None = None
+) -> list[PolicyReport]:
+    """Run all jobs, `at_a_time` of them in parallel (1: here, in this process).
+
+    Reports come in the order of the jobs. Raises `WorkerError` for the first that fails and ends
+    the others.
+    """
+    if at_a_time <= 1 or len(jobs) == 1:
+        return [_run_here(job, progress) for job in jobs]
+    return _Crew(jobs, progress).run(at_a_time)
+
+
+def _run_here(job: PolicyJob, progress: Tell | None) -> PolicyReport:
+    def tell(done: int, total: int) -> None:
+        if progress is not None:
+            progress(job.policy, done, total)
+
+    try:
+        return job.run(tell)
+    except Exception as error:
+        raise _failure(job.policy, error) from error
+
+
+def _failure(policy: str, error: Exception) -> WorkerError:
+    text = str(error) or type(error).__name__
+    return WorkerError(policy, text, "".join(traceback.format_exception(error)))
+
+
+class _Crew:
+    """Worker processes, each watched by a thread of this process."""
+
+    def __init__(self, jobs: Sequence[PolicyJob], progress: Tell | None) -> None:
+        self._jobs = [(job.policy, _packed(job)) for job in jobs]
+        self._progress = progress
+        self._lock = threading.Lock()
+        self._running: list[subprocess.Popen[bytes]] = []
+        self._over = False
+
+    def run(self, at_a_time: int) -> list[PolicyReport]:
+        with ThreadPoolExecutor(at_a_time) as pool:
+            waiting = [pool.submit(self._watch, *job) for job in self._jobs]
+            try:
+                wait(waiting, return_when=FIRST_EXCEPTION)
+                for future in waiting:
+                    if future.done():
+                        future.result()
+                return [future.result() for future in waiting]
+            finally:
+                self._stop()
+
+    def _stop(self) -> None:
+        with self._lock:
+            self._over = True
+            for process in self._running:
+                process.kill()
+
+    def _start(self) -> subprocess.Popen[bytes] | None:
+        path = os.pathsep.join(p for p in sys.path if p)
+        with self._lock:
+            if self._over:
+                return None
+            process = subprocess.Popen(
+                [sys.executable, "-c", _MAIN],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=os.environ | {"PYTHONPATH": path},
+            )
+            self._running.append(process)
+            return process
+
+    def _watch(self, policy: str, job: bytes) -> PolicyReport:
+        process = self._start()
+        if process is None:
+            raise WorkerError(policy, "was not started, because another one failed")
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with process:
+            try:
+                process.stdin.write(job)
+                process.stdin.close()
+                return self._listen(policy, process.stdout)
+            except (OSError, EOFError, pickle.UnpicklingError) as error:
+                code = process.wait()
+                raise WorkerError(
+                    policy, f"its process ended without a result, exit status {code}"
+                ) from error
+
+    def _listen(self, policy: str, answers: IO[bytes]) -> PolicyReport:
+        while True:
+            match pickle.load(answers):
+                case ("progress", done, total):
+                    if self._progress is not None:
+                        with self._lock:
+                            self._progress(policy, done, total)
+                case ("failed", text, details):
+                    raise WorkerError(policy, text, details)
+                case report:
+                    assert isinstance(report, PolicyReport)
+                    return report
+
+
+class _Pickler(pickle.Pickler):
+    """Knows that protobuf messages travel as their own wire format."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, p4i.P4Info):
+            return _p4info, (obj.SerializeToString(deterministic=True),)
+        if isinstance(obj, p4r.Update):
+            return _update, (obj.SerializeToString(deterministic=True),)
+        return NotImplemented
+
+
+def _p4info(data: bytes) -> p4i.P4Info:
+    message = p4i.P4Info()
+    message.ParseFromString(data)
+    return message
+
+
+def _update(data: bytes) -> p4r.Update:
+    message = p4r.Update()
+    message.ParseFromString(data)
+    return message
+
+
+def _packed(job: PolicyJob) -> bytes:
+    control = job.control_plane
+    buffer = io.BytesIO()
+    try:
+        if getattr(control, "__module__", "") == "__main__":
+            raise pickle.PicklingError("it is defined in the main module")
+        _Pickler(buffer).dump(job)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise WorkerError(
+            job.policy,
+            f"cannot be sent to another process ({error}); put the control plane into a module that "
+            "can be imported, or use jobs=1",
+        ) from error
+    return buffer.getvalue()
+
+
+def work() -> None:
+    """A worker's whole life: job in, progress and a report out."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a control plane prints must not get between the answers
+
+    def answer(message: object) -> None:
+        pickle.dump(message, answers)
+        answers.flush()
+
+    job = pickle.load(sys.stdin.buffer)
+    try:
+        answer(_run_here(job, lambda _, done, total: answer(("progress", done, total))))
+    except WorkerError as error:
+        cause = error.__cause__
+        assert isinstance(cause, Exception)
+        answer(("failed", str(cause) or type(cause).__name__, error.details))
