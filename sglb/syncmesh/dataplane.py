@@ -31,6 +31,13 @@ REASON_PORT_EVENT = 4
 REASON_BEAT = 5
 REASON_SET = 6
 
+T_PORTS = "FabricIngress.ports.ports"
+A_SET_FABRIC = "FabricIngress.ports.set_fabric"
+T_PROFILES = "FabricIngress.syncmesh.profiles"
+A_SET_PROFILE = "FabricIngress.syncmesh.set_profile"
+T_ANNOUNCEMENTS = "FabricEgress.build_note.announcements"
+R_ANNOUNCED = "FabricEgress.announce.announced"
+
 CODE_BEST = 0
 CODE_WORST = 9
 CODE_DOWN = 8

@@ -1,0 +1,241 @@
+"""Drivers: they give an `Agent` time and a switch.
+
+`ScheduledAgent` lives on a `Scheduler` with a client whose calls return at once: virtual time with the
+in-process client. `AsyncAgent` lives in asyncio with a client that is awaited: finsy's `Switch`, for any
+P4Runtime target.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Protocol
+
+from finsy import P4PacketIn
+
+from sglb.switch.clock import PS_PER_NS, PS_PER_S, Handle, Scheduler
+from sglb.syncmesh.agent import Agent
+from sglb.syncmesh.config import AgentConfig
+from sglb.syncmesh.effects import Effect, LinkDown, LinkRecovered, NeighbourChanged
+from sglb.syncmesh.stats import AgentStats
+from sglb.syncmesh.tables import ANNOUNCED, OWNED, AgentTables, announced_codes
+
+Event = NeighbourChanged | LinkDown | LinkRecovered
+
+
+def _ignore(_: Event) -> None:
+    pass
+
+
+class SwitchClient(Protocol):
+    """What `ScheduledAgent` needs of a P4Runtime client (`InProcessClient` is one)."""
+
+    def write(self, updates: Any) -> None:
+        """Writes finsy updates and packet-outs."""
+
+    def read(self, entities: Any) -> list[Any]:
+        """Reads what finsy entities select."""
+
+    def on_packet_in(self, callback: Callable[[P4PacketIn], None]) -> None:
+        """Calls back with each packet-in."""
+
+
+class AsyncSwitchClient(Protocol):
+    """What `AsyncAgent` needs of a P4Runtime client (finsy's `Switch` is one)."""
+
+    async def write(self, entities: Any) -> None:
+        """Writes finsy updates and packet-outs."""
+
+    def read(self, entities: Any) -> AsyncIterator[Any]:
+        """Reads what finsy entities select."""
+
+    def read_packets(self) -> AsyncIterator[P4PacketIn]:
+        """All packet-ins from now on."""
+
+
+class ScheduledAgent:
+    """An agent on a scheduler. `on_event` is told of neighbours and links, in the middle of a call.
+
+    The client belongs to the agent: its packet-ins go nowhere else. Errors of the client pass through.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        client: SwitchClient,
+        clock: Scheduler,
+        rng: random.Random,
+        on_event: Callable[[Event], None] = _ignore,
+    ) -> None:
+        self._agent = Agent(config, rng)
+        self._client = client
+        self._clock = clock
+        self._on_event = on_event
+        self._tables = AgentTables()
+        self._timer: Handle | None = None
+        self._timer_ps = 0
+        self._running = False
+
+    @property
+    def config(self) -> AgentConfig:
+        """What the agent was told."""
+        return self._agent.config
+
+    def start(self) -> None:
+        """Reads what the switch holds, fills the agent's tables and goes on from there."""
+        self._running = True
+        self._tables.found(self._client.read(OWNED))
+        announced: dict[int, int] = {}
+        if not self.config.new_data_plane:
+            announced = announced_codes(self._client.read(ANNOUNCED))
+        self._client.on_packet_in(self._packet_in)
+        self._do(self._agent.start(self._clock.now_ps, announced))
+        self._client.write(self._tables.leftovers())
+
+    def stop(self) -> None:
+        """Says BYE and falls silent."""
+        self._do(self._agent.stop(self._clock.now_ps))
+        self.kill()
+
+    def kill(self) -> None:
+        """Falls silent without a word, as an agent that crashed."""
+        self._running = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def clear_link(self, port: int) -> None:
+        """See `Agent.clear_link`."""
+        self._do(self._agent.clear_link(self._clock.now_ps, port))
+
+    def stats(self) -> AgentStats:
+        """See `Agent.stats`."""
+        return self._agent.stats()
+
+    def _packet_in(self, packet: P4PacketIn) -> None:
+        if self._running:
+            port, reason = _header(packet)
+            self._do(self._agent.packet_in(self._clock.now_ps, port, reason, packet.payload))
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._do(self._agent.timer(self._clock.now_ps))
+
+    def _do(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, NeighbourChanged | LinkDown | LinkRecovered):
+                self._on_event(effect)
+            else:
+                self._client.write(self._tables.updates(effect))
+        if self._running:
+            self._arm()
+
+    def _arm(self) -> None:
+        due_ps = self._agent.deadline_ps
+        if self._timer is not None:
+            if due_ps == self._timer_ps:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if due_ps is not None:
+            self._timer_ps = due_ps
+            self._timer = self._clock.call_at(max(due_ps, self._clock.now_ps), self._wake)
+
+
+class AsyncAgent:
+    """An agent in asyncio: `run` until it is cancelled or `stop` is called.
+
+    `recall` reads the data plane's announcements from its registers when the agent starts on one that
+    has been running; targets that cannot read registers (BMv2) want False.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        client: AsyncSwitchClient,
+        rng: random.Random,
+        on_event: Callable[[Event], None] = _ignore,
+        *,
+        recall: bool = True,
+        now_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._agent = Agent(config, rng)
+        self._client = client
+        self._on_event = on_event
+        self._recall = recall and not config.new_data_plane
+        self._now_ns = now_ns
+        self._tables = AgentTables()
+        self._inputs: asyncio.Queue[P4PacketIn | int | None] = asyncio.Queue()
+
+    async def run(self) -> None:
+        """Starts, then serves packets and timers; says BYE after `stop`, nothing when cancelled.
+
+        Errors of the client pass through.
+        """
+        async with asyncio.TaskGroup() as group:
+            receiver = group.create_task(self._receive())
+            try:
+                await self._serve()
+            finally:
+                receiver.cancel()
+
+    def stop(self) -> None:
+        """Makes `run` say BYE and return."""
+        self._inputs.put_nowait(None)
+
+    def clear_link(self, port: int) -> None:
+        """See `Agent.clear_link`; carried out by `run`."""
+        self._inputs.put_nowait(port)
+
+    def stats(self) -> AgentStats:
+        """See `Agent.stats`."""
+        return self._agent.stats()
+
+    async def _receive(self) -> None:
+        async for packet in self._client.read_packets():
+            self._inputs.put_nowait(packet)
+
+    async def _serve(self) -> None:
+        self._tables.found([entity async for entity in self._client.read(OWNED)])
+        announced: dict[int, int] = {}
+        if self._recall:
+            announced = announced_codes([e async for e in self._client.read(ANNOUNCED)])
+        await self._do(self._agent.start(self._now_ps(), announced))
+        leftovers = self._tables.leftovers()
+        if leftovers:
+            await self._client.write(leftovers)
+        while True:
+            try:
+                async with asyncio.timeout(self._wait_s()):
+                    taken = await self._inputs.get()
+            except TimeoutError:
+                await self._do(self._agent.timer(self._now_ps()))
+                continue
+            if taken is None:
+                await self._do(self._agent.stop(self._now_ps()))
+                return
+            if isinstance(taken, int):
+                await self._do(self._agent.clear_link(self._now_ps(), taken))
+            else:
+                port, reason = _header(taken)
+                await self._do(self._agent.packet_in(self._now_ps(), port, reason, taken.payload))
+
+    def _now_ps(self) -> int:
+        return self._now_ns() * PS_PER_NS
+
+    def _wait_s(self) -> float | None:
+        due_ps = self._agent.deadline_ps
+        return None if due_ps is None else max(0, due_ps - self._now_ps()) / PS_PER_S
+
+    async def _do(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, NeighbourChanged | LinkDown | LinkRecovered):
+                self._on_event(effect)
+            else:
+                await self._client.write(self._tables.updates(effect))
+
+
+def _header(packet: P4PacketIn) -> tuple[int, int]:
+    return int(packet["ingress_port"]), int(packet["reason"])

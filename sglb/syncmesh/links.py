@@ -1,0 +1,102 @@
+"""Links that the data plane marked down: why, and when they are good again.
+
+The mark is the data plane's; it is cleared by a SET, and only after the controller, told that the link
+recovered, has restored the routes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sglb.syncmesh.dataplane import CODE_BEST, CODE_DOWN
+from sglb.syncmesh.effects import Cause, LinkDown, LinkRecovered
+from sglb.syncmesh.outbox import Outbox
+from sglb.syncmesh.stats import Count
+
+
+@dataclass(slots=True)
+class _Link:
+    marked: bool = False
+    carrier: bool = True
+    good_beats: int = 0
+    beat_ps: int = 0
+    reported: bool = False
+    clearing: bool = False
+
+
+class Links:
+    """All fabric ports. `set_link(port, code)` sends a SET_LINK and sees that it is carried out."""
+
+    def __init__(self, out: Outbox, set_link: Callable[[int, int], None]) -> None:
+        self._out = out
+        self._set_link = set_link
+        self._links = {port: _Link() for port in out.config.ports}
+
+    def marked_down(self, port: int) -> bool:
+        """Whether the data plane has the link marked down, as far as the agent knows."""
+        return self._links[port].marked
+
+    def carrier(self, port: int, up: bool) -> None:
+        """A port event. Down marks the link; up tells that it is good again."""
+        link = self._links[port]
+        link.carrier = up
+        if up:
+            link.marked = True  # the data plane clears no mark by itself
+            self._recovered(port, link)
+        else:
+            self._mark(port, link, Cause.CARRIER)
+
+    def beat(self, port: int, lost: bool) -> None:
+        """A heartbeat on a link that the data plane has marked down.
+
+        `lost`: its sender does not hear this side.
+        """
+        link = self._links[port]
+        if link.clearing:
+            return  # sent up before the SET was carried out
+        self._out.count(Count.BEAT_ON_DOWN)
+        if not link.marked:
+            self._mark(port, link, Cause.BEATS)
+        if lost:
+            link.good_beats = 0
+            link.reported = False
+            return
+        timers = self._out.config.timers
+        in_a_row = self._out.now_ps - link.beat_ps < 2 * timers.heartbeat_ps
+        link.good_beats = link.good_beats + 1 if in_a_row and link.good_beats else 1
+        link.beat_ps = self._out.now_ps
+        if link.good_beats >= timers.good_beats:
+            self._recovered(port, link)
+
+    def clear(self, port: int) -> bool:
+        """The routes stand: take the mark away. False when the link is not good (any more)."""
+        link = self._links[port]
+        if not link.reported or not link.carrier:
+            self._out.count(Count.CLEAR_REFUSED)
+            return False
+        link.marked = link.reported = False
+        link.good_beats = 0
+        link.clearing = True
+        self._set_link(port, CODE_BEST)
+        return True
+
+    def cleared(self, port: int) -> None:
+        """The data plane carried out a SET_LINK. If the link died meanwhile, that undid its mark."""
+        link = self._links[port]
+        if link.clearing:
+            link.clearing = False
+            if link.marked:
+                self._set_link(port, CODE_DOWN)
+
+    def _mark(self, port: int, link: _Link, cause: Cause) -> None:
+        link.reported = False
+        link.good_beats = 0
+        if not link.marked:
+            link.marked = True
+            self._out.emit(LinkDown(port, cause))
+
+    def _recovered(self, port: int, link: _Link) -> None:
+        if not link.reported and link.carrier:
+            link.reported = True
+            self._out.emit(LinkRecovered(port))
