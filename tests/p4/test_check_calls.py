@@ -293,3 +293,31 @@ TYPE_ERRORS = [
 def test_type_error(text: str, message: str) -> None:
     found = one_error(PRELUDE + "\n" + text)
     assert found.startswith(message), found
+
+
+def test_what_a_program_declares_is_found() -> None:
+    checked = run(BLOCKS + "error { Mine, Yours } One(cs()) other; Pack(ps(), cs()) main;")
+    assert checked.errors[:2] == ("NoError", "PacketTooShort")
+    assert checked.errors[7:] == ("Mine", "Yours")
+    assert checked.main is not None
+    info = checked.calls[id(checked.main)]
+    assert [str(t) for t in info.type_args] == ["S"]
+    assert [b.param.name for b in info.args] == ["p", "c"]
+    assert run(BLOCKS).main is None
+
+
+def test_errors_come_in_source_order_with_hints_in_their_text() -> None:
+    found = errors(
+        PRELUDE + "control c(inout S s) {\n"
+        "  table t { key = { s.x : exact; } actions = { NoAction; } default_action = nothing; }\n"
+        "  apply { s.x = s.y; t.aply(); }\n"
+        "}\n"
+    )
+    assert [e.span.line for e in found] == [3, 4, 4]
+    assert str(found[1]).split("\n") == [
+        "m.p4:4:17: error: the assigned value must have type bit<8>, but this is bit<16>",
+        "    apply { s.x = s.y; t.aply(); }",
+        "                  ^^^",
+        "  hint: P4 never changes width or sign by itself: write (bit<8>) before it",
+    ]
+    assert found[2].hint == "did you mean 'apply'?"
