@@ -121,6 +121,11 @@ def block_signature(env: Env, t: ParserT | ControlT) -> Signature:
     return specialise(sig, dict(zip(sig.type_params, t.args, strict=False)))
 
 
+def block_declaration(env: Env, t: ParserT | ControlT) -> str:
+    """How a parser or control type is declared, for a hint."""
+    return f"{t.name} is declared as {env.signatures[id(t.decl)]}"
+
+
 def specialise(sig: Signature, mapping: Mapping[str, Type]) -> Signature:
     """A signature with some type parameters replaced."""
     if not mapping:
@@ -353,7 +358,7 @@ def _inference_clash(
         return block_mismatch(env, p, t, got, a.span, unifier)
     if unifier.clash is not None:
         want, other = unifier.clash
-        hint = f"{want} and {other} do not agree; " + hint
+        hint = f"{want} and {other} do not agree; ".replace("#", "") + hint
     return env.error(f"argument '{p.name}' of '{sig.name}' cannot be {got}", a.span, hint)
 
 
@@ -371,22 +376,23 @@ def block_mismatch(
     if isinstance(want, ParserT) is not isinstance(got, ParserT):
         return env.error(message, span)
     mine, theirs = block_signature(env, got), block_signature(env, want)
+    declared = block_declaration(env, want)
     if len(mine.params) != len(theirs.params):
         message += f": it has {len(mine.params)} parameters instead of {len(theirs.params)}"
-        return env.error(message, span, f"{want} is declared as {theirs}")
+        return env.error(message, span, declared)
     for i, (a, b) in enumerate(zip(mine.params, theirs.params, strict=True), 1):
         if a.direction != b.direction:
             message += (
                 f": parameter {i} ('{a.name}') is {a.direction or 'without direction'} "
                 f"instead of {b.direction or 'without direction'}"
             )
-            return env.error(message, span, f"{want} is declared as {theirs}")
+            return env.error(message, span, declared)
     for i, (p1, t1, t2) in enumerate(zip(mine.params, mine.types, theirs.types, strict=True), 1):
         needed = unifier.resolve(t2)
         if not matches(needed, t1) and not has_vars(needed):
             message += f": parameter {i} ('{p1.name}') has type {t1}, but {needed} is needed"
             break
-    return env.error(message, span, f"{want} is declared as {theirs}")
+    return env.error(message, span, declared)
 
 
 # --- one argument ---------------------------------------------------------------------------------

@@ -228,6 +228,13 @@ def test_declaration_accepted(text: str) -> None:
     run(BLOCKS + text)
 
 
+def test_a_block_that_does_not_fit_shows_the_type_as_declared() -> None:
+    found = one_error(BLOCKS + "Pack(ps(), c2()) main;")
+    assert found.endswith("it has 2 parameters instead of 1 | C is declared as C<X>(inout X x)")
+    found = one_error(BLOCKS + "Pack(ps(), cn()) main;")
+    assert "parameter 1 ('x') has type N, but S is needed | C is declared as C<X>(" in found
+
+
 def test_independent_errors_are_all_found() -> None:
     found = errors(
         BLOCKS + "struct A { int m; }\n" + "control x(inout S s, in A a) {\n"
