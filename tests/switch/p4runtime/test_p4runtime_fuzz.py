@@ -7,7 +7,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from p4runtime_kit import Bench, arbitration, frame
-from test_service import every_kind, prepare
+from test_p4runtime_service import every_kind, prepare
 
 from sglb.switch.p4runtime.status import P4RuntimeError
 
