@@ -237,9 +237,9 @@ def _draw(rng: random.Random, low: int, high: int) -> int:
 
 @_op("mark_to_drop")
 def _mark_to_drop(body: Body, stmt: ir.Extern) -> None:
-    slots = body.unit.program.standard_metadata
-    store(body, ir.SlotRef(slots["egress_spec"], 9), str(DROP_PORT), stmt.span)
-    store(body, ir.SlotRef(slots["mcast_grp"], 16), "0", stmt.span)
+    egress_spec, mcast_grp = stmt.outs
+    store(body, egress_spec, str(DROP_PORT), stmt.span)
+    store(body, mcast_grp, "0", stmt.span)
 
 
 def _preserved(body: Body, stmt: ir.Extern) -> tuple[int | None, tuple[int, ...]]:

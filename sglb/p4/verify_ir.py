@@ -593,6 +593,7 @@ def _extract(v: _Verifier, s: ir.Extract) -> None:
         v.require(s.width >= 0, f"{s.width} bits are skipped")
     else:
         v.header(s.header)
+        v.require(s.width == 0, f"{s.width} bits are skipped besides the header")
     if s.var_bits is not None:
         v.expr(s.var_bits, INDEX_WIDTH)
 
@@ -643,6 +644,7 @@ def _extern(v: _Verifier, s: ir.Extern) -> None:
         v.field(field)
     for slot in s.preserved:
         v.slot(slot)
+    v.require(s.number >= 0, f"{s.op} of field list {s.number}")
     if s.op in INSTANCE_OPS:
         v.require(s.instance is not None, f"{s.op} has no instance")
         assert s.instance is not None

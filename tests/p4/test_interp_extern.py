@@ -165,7 +165,8 @@ def test_counters_and_meters() -> None:
 def test_mark_to_drop() -> None:
     kit = Kit()
     spec, group = kit.standard("egress_spec"), kit.standard("mcast_grp")
-    drop = ir.Extern(op="mark_to_drop")
+    outs = (ir.SlotRef(spec, 9), ir.SlotRef(group, 16))
+    drop = ir.Extern(op="mark_to_drop", outs=outs)
     context = kit.run(put(spec, 3, 9), put(group, 4, 16), drop)
     assert (context.frame[spec], context.frame[group]) == (511, 0)
 
