@@ -1,11 +1,12 @@
 """The slow path: when routing notices what happened to a link, and when its tables follow.
 
-What happened is learned from the switches' ports (and from whoever calls `link_silent`), never from the
+What happened is learned from the switches' ports and from who listens there (`hearing`), never from the
 fabric's truth. The delays, all from the scenario's `control_plane`:
 
 - `failure_detection_ms` runs from the moment a switch sees a port of the link down (which is the
   port-down detection time after the cut) until routing takes the link for down (`SlowPathSaw`). A link
-  that both ends see up again before that was never down for routing.
+  that both ends see up again before that was never down for routing. A link that fails silently, with
+  its ports up, is down for routing as soon as an end is told not to hear the other any more.
 - `reaction_ms` runs from there until the tables of all switches are written (`TableWritten`). A changed
   port speed waits for it too.
 - `restore_ms` runs from the moment both ends see a link up again (`SlowPathSaw`) until it is back in
@@ -59,12 +60,12 @@ class _Link:
     phase: _Phase = _Phase.IN_USE
     out: bool = False  # of the tables
     down_ends: set[int] = field(default_factory=set)
-    silent: bool = False
+    silent_ends: set[int] = field(default_factory=set)
     timer: Handle | None = None
 
     @property
     def dead(self) -> bool:
-        return self.silent or bool(self.down_ends)
+        return bool(self.down_ends or self.silent_ends)
 
 
 class SlowPath:
@@ -107,23 +108,21 @@ class SlowPath:
     # --- what is seen ---
 
     def port_state(self, switch_id: int, port: int, up: bool) -> None:
-        """A switch saw a port go down or come up. Ports of hosts concern nobody: no other way exists."""
-        link = self._links.get(self._topology.link_at(switch_id, port).id)
-        if link is None:
-            return
-        if up:
-            link.down_ends.discard(switch_id)
-        else:
-            link.down_ends.add(switch_id)
-        self._changed(self._topology.link_at(switch_id, port).id, link)
+        """A switch saw a port go down or come up. Ports to hosts are ignored: no other way exists."""
+        link_id = self._topology.link_at(switch_id, port).id
+        link = self._links.get(link_id)
+        if link is not None:
+            _note(link.down_ends, switch_id, not up)
+            self._changed(link_id, link)
 
-    def link_silent(self, link_id: int, silent: bool) -> None:
-        """Probes of a link whose ports are up stopped arriving, or arrive again.
+    def hearing(self, switch_id: int, port: int, hears: bool) -> None:
+        """A switch no longer hears its neighbour on a port that is up, or hears it again.
 
-        The time that probing takes is the detection: routing takes the link for down at once.
+        Finding that out took its time already: routing takes the link for down at once.
         """
+        link_id = self._topology.link_at(switch_id, port).id
         link = self._links[link_id]
-        link.silent = silent
+        _note(link.silent_ends, switch_id, not hears)
         self._changed(link_id, link)
 
     def rate_changed(self, link_id: int, rate_bps: int) -> None:
@@ -138,7 +137,7 @@ class SlowPath:
         if link.dead:
             if phase is _Phase.RETURNING:
                 self._gone_again(link_id, link)
-            elif phase in (_Phase.IN_USE, _Phase.NOTICING) and link.silent:
+            elif phase in (_Phase.IN_USE, _Phase.NOTICING) and link.silent_ends:
                 self._noticed(link_id, link)
             elif phase is _Phase.IN_USE:
                 delay_ps = self._delays.detection_ps
@@ -192,3 +191,10 @@ class SlowPath:
 
     def _rewrite(self) -> None:
         self._writer.rewrite(self.state)
+
+
+def _note(ends: set[int], switch_id: int, present: bool) -> None:
+    if present:
+        ends.add(switch_id)
+    else:
+        ends.discard(switch_id)
