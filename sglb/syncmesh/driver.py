@@ -167,19 +167,20 @@ class AsyncAgent:
         self._recall = recall and not config.new_data_plane
         self._now_ns = now_ns
         self._tables = AgentTables()
-        self._inputs: asyncio.Queue[P4PacketIn | int | None] = asyncio.Queue()
+        self._inputs: asyncio.Queue[P4PacketIn | int | Exception | None] = asyncio.Queue()
 
     async def run(self) -> None:
         """Starts, then serves packets and timers; says BYE after `stop`, nothing when cancelled.
 
-        Errors of the client pass through.
+        Errors of the client pass through; ConnectionError when its packet-ins end.
         """
-        async with asyncio.TaskGroup() as group:
-            receiver = group.create_task(self._receive())
-            try:
-                await self._serve()
-            finally:
-                receiver.cancel()
+        receiver = asyncio.create_task(self._receive())
+        try:
+            await asyncio.sleep(0)  # packet-ins are listened for before the first HELLO leaves
+            await self._serve()
+        finally:
+            receiver.cancel()
+            await asyncio.gather(receiver, return_exceptions=True)
 
     def stop(self) -> None:
         """Makes `run` say BYE and return."""
@@ -194,8 +195,13 @@ class AsyncAgent:
         return self._agent.stats()
 
     async def _receive(self) -> None:
-        async for packet in self._client.read_packets():
-            self._inputs.put_nowait(packet)
+        try:
+            async for packet in self._client.read_packets():
+                self._inputs.put_nowait(packet)
+        except Exception as error:
+            self._inputs.put_nowait(error)
+        else:
+            self._inputs.put_nowait(ConnectionError("the switch's packet-ins ended"))
 
     async def _serve(self) -> None:
         self._tables.found([entity async for entity in self._client.read(OWNED)])
@@ -206,21 +212,33 @@ class AsyncAgent:
         leftovers = self._tables.leftovers()
         if leftovers:
             await self._client.write(leftovers)
-        while True:
-            try:
-                async with asyncio.timeout(self._wait_s()):
-                    taken = await self._inputs.get()
-            except TimeoutError:
-                await self._do(self._agent.timer(self._now_ps()))
-                continue
-            if taken is None:
-                await self._do(self._agent.stop(self._now_ps()))
-                return
-            if isinstance(taken, int):
-                await self._do(self._agent.clear_link(self._now_ps(), taken))
-            else:
+        while await self._serve_one():
+            pass
+
+    async def _serve_one(self) -> bool:
+        """One timer or input; False after the last one."""
+        wait_s = self._wait_s()
+        if wait_s == 0:  # before inputs, so that a flood of them stops no timer
+            await self._do(self._agent.timer(self._now_ps()))
+            return True
+        try:
+            async with asyncio.timeout(wait_s):
+                taken = await self._inputs.get()
+        except TimeoutError:
+            return True
+        now_ps = self._now_ps()
+        match taken:
+            case None:
+                await self._do(self._agent.stop(now_ps))
+                return False
+            case Exception():
+                raise taken
+            case int():
+                await self._do(self._agent.clear_link(now_ps, taken))
+            case P4PacketIn():
                 port, reason = _header(taken)
-                await self._do(self._agent.packet_in(self._now_ps(), port, reason, taken.payload))
+                await self._do(self._agent.packet_in(now_ps, port, reason, taken.payload))
+        return True
 
     def _now_ps(self) -> int:
         return self._now_ns() * PS_PER_NS

@@ -110,8 +110,10 @@ def announced_codes(entities: Iterable[Any]) -> dict[int, int]:
 def _key(entity: Any) -> _Key | None:
     match entity:
         case P4TableEntry() if entity.match is not None:
-            field = "port" if entity.table_id == dp.T_PORTS else "subject"
-            return (entity.table_id, _number(entity.match[field]))
+            # finsy shows a table by its alias, the shortest suffix of its name that is unique.
+            if f".{dp.T_PORTS}".endswith(f".{entity.table_id}"):
+                return (dp.T_PORTS, _number(entity.match["port"]))
+            return (dp.T_PROFILES, _number(entity.match["subject"]))
         case P4MulticastGroupEntry():
             return ("group", entity.multicast_group_id)
         case P4CloneSessionEntry():
