@@ -113,6 +113,7 @@ const bit<7> REASON_OWN_NOTE   = 3;  // a notification that this switch sent
 const bit<7> REASON_PORT_EVENT = 4;  // a port went down or up
 const bit<7> REASON_BEAT       = 5;  // a heartbeat on a link that is marked down
 const bit<7> REASON_SET        = 6;  // the agent's own SET, carried out
+const bit<7> REASON_PROBE      = 7;  // routing's own probe of a link
 
 @controller_header("packet_out")
 header packet_out_h {

@@ -10,6 +10,7 @@ const bit<4> SYNC_FULL  = 2;
 const bit<4> SYNC_DELTA = 3;
 const bit<4> SYNC_ACK   = 4;
 const bit<4> SYNC_BYE   = 5;
+const bit<4> SYNC_PROBE = 6;   // routing to routing: asks, as BFD does, whether the link carries frames
 const bit<4> SYNC_NOTE  = 8;   // data plane to data plane: the quality of a path changed
 const bit<4> SYNC_BEAT  = 9;   // data plane to data plane: the link carries frames
 const bit<4> SYNC_SET   = 10;  // own agent to own data plane: writes one lane of a vector

@@ -1,14 +1,15 @@
 // A fabric port's quality: past load and queue depth, in 8 bands. SPDX-License-Identifier: Apache-2.0
 //
 // Past load is a sum of bytes that loses a quarter every 16 us (EWMA exponent 2), brought up to date
-// when a packet passes: at a constant rate r it settles at 4 * r * 16 us. The score adds the queue to it,
-// weighted by shifts; seven thresholds, which the control plane sets for the port's live capacity,
+// when a packet passes: at a constant rate r it settles at 4 * r * 16 us. The score adds the queues to
+// it, weighted by shifts; seven thresholds, which the control plane sets for the port's live capacity,
 // make 8 bands of it. TNA twin: an Lpf extern for the load, a range table for the bands.
 
 control Quality(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {
     register<bit<32>>(PORTS) load_bytes;
     register<bit<32>>(PORTS) load_epoch;   // microseconds / 16
-    register<bit<16>>(PORTS) scan;         // which of a port's further subjects is looked at next
+    register<bit<192>>(PORTS) depths;      // what waited behind the last packet of each class, 24 bits each
+    register<bit<16>>(1) scan;             // which subject a timer packet looks at next
 
     bool measured = false;
     subject_t subject = 0;
@@ -32,6 +33,8 @@ control Quality(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     bit<32> load = 0;
     bit<32> epoch = 0;
     bit<32> idle = 0;
+    bit<192> depth = 0;
+    bit<8> class_shift = 0;
     bit<32> score = 0;
     bit<8> bad = 0;
     bit<8> was = 0;
@@ -40,6 +43,7 @@ control Quality(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     time_us_t seen = 0;
     bit<48> silent_us = 0;
     bit<1> lost = 0;
+    bool news = false;   // the state of this very port changed
 
     action set_port(bit<16> of_subject, bit<5> of_bank, bit<8> with_lane_shift,
                     bit<8> with_load_shift, bit<8> with_queue_shift, bit<32> with_beat_timeout_us,
@@ -57,14 +61,21 @@ control Quality(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         t1 = v1; t2 = v2; t3 = v3; t4 = v4; t5 = v5; t6 = v6; t7 = v7;
     }
 
-    // `of_subject` depends on this port alone and is announced at once; the `with_scan_count` subjects
-    // from `with_scan_first` on depend on it among others and are looked at in turn, one a timer packet.
+    // `of_subject` depends on this port alone and is announced at once. The switch's subjects, the
+    // `with_scan_count` from `with_scan_first` on, are looked at in turn, one a timer packet, whatever
+    // port that leaves by: what a port that is down has to say leaves by the others.
     // Thresholds v1 < ... < v7 on the score; a score below v1 is band 7.
     table port_quality {
         key = { sm.egress_port: exact @name("port"); }
         actions = { set_port; @defaultonly NoAction; }
         default_action = NoAction();
         size = PORTS;
+    }
+
+    // Ingress and other ports write the same vector: read and write stay in one action.
+    action mark_down() {
+        local_down.read(down, (bit<32>)bank);
+        local_down.write((bit<32>)bank, down | (128w0x80 << lane_shift));
     }
 
     apply {
@@ -76,21 +87,36 @@ control Quality(inout headers_t hdr, inout metadata_t meta, inout standard_metad
             load_epoch.write(port, epoch);
             idle = epoch - idle;
             load_bytes.read(load, port);
+            depths.read(depth, port);
             if (idle >= 16) {
                 load = 0;
             } else {
-                // (3/4)^idle, bit by bit of idle: exact for 1 and 2, within 3 % of it for 4 and 8.
-                if (idle[0:0] == 1) { load = load - (load >> 2); }
+                // (3/4)^idle, bit by bit of idle: exact for 1 and 2, within 2 % of it for 4 and 8.
+                if (idle[0:0] == 1) { load = (load >> 1) + (load >> 2); }
                 if (idle[1:1] == 1) { load = (load >> 1) + (load >> 4); }
                 if (idle[2:2] == 1) { load = (load >> 2) + (load >> 4); }
-                if (idle[3:3] == 1) { load = (load >> 4) + (load >> 5); }
+                if (idle[3:3] == 1) { load = (load >> 4) + (load >> 5) + (load >> 7); }
             }
             if (meta.timer == 0) {
                 load = load + sm.packet_length;
+                if (sm.priority != CONTROL_CLASS) {
+                    class_shift = ((bit<8>)sm.priority << 4) + ((bit<8>)sm.priority << 3);
+                    depth = (depth & ~(192w0xffffff << class_shift))
+                            | ((bit<192>)sm.deq_qdepth << class_shift);
+                    depths.write(port, depth);
+                }
+            } else if (load == 0) {
+                // Nothing left for long: what waited, if anything, was lost with the link.
+                depth = 0;
+                depths.write(port, depth);
             }
             load_bytes.write(port, load);
 
-            score = (load >> load_shift) + ((bit<32>)sm.deq_qdepth << queue_shift);
+            // A packet sees its own class's queue only, so the others' are remembered; here is their sum.
+            depth = depth + (depth >> 96);
+            depth = depth + (depth >> 48);
+            depth = depth + (depth >> 24);
+            score = (load >> load_shift) + ((bit<32>)depth[23:0] << queue_shift);
             if (score < t4) {
                 if (score < t2) {
                     if (score < t1) { bad = 0; } else { bad = 1; }
@@ -105,41 +131,45 @@ control Quality(inout headers_t hdr, inout metadata_t meta, inout standard_metad
                 }
             }
 
+            // Where ports leave in parallel, one may overwrite what another wrote just now: each pass
+            // compares, so the next one puts it right.
             local_bad.read(vector, (bit<32>)bank);
             was = (bit<8>)(vector >> lane_shift);
             if (was != bad) {
                 local_bad.write((bit<32>)bank,
                     (vector & ~(128w0xff << lane_shift)) | ((bit<128>)bad << lane_shift));
-                meta.subject = subject;
+                news = true;
             }
 
-            if (meta.timer != 0) {
-                // A change that the rate limit held back goes out now.
+            if (meta.timer == APP_BEAT_TIMER) {
+                beat_seen.read(seen, port);
+                // Below 0: a heartbeat came in after this packet had its time stamp.
+                silent_us = sm.egress_global_timestamp - seen;
+                if (seen != 0 && silent_us[47:47] == 0 && silent_us > (bit<48>)beat_timeout_us) {
+                    lost = 1;
+                    mark_down();
+                    if ((down & (128w0x80 << lane_shift)) == 0) {
+                        news = true;
+                    }
+                }
+                // The timer packet leaves as a heartbeat.
+                hdr.event.setInvalid();
+                hdr.sync.setValid();
+                hdr.sync.type = SYNC_BEAT;
+                hdr.sync.flags = 7w0 ++ lost;
+                truncate(26);
+            }
+
+            if (news || (meta.timer != 0 && scan_count == 0)) {
                 meta.subject = subject;
-                if (scan_count != 0) {
-                    scan.read(next, port);
-                    if (next >= scan_count) {
-                        next = 0;
-                    }
-                    scan.write(port, next + 1);
-                    meta.subject = scan_first + next;
+            } else if (meta.timer != 0) {
+                // Changes that the rate limit held back, repeats, subjects that hang on several ports.
+                scan.read(next, 0);
+                if (next >= scan_count) {
+                    next = 0;
                 }
-                if (meta.timer == APP_BEAT_TIMER) {
-                    beat_seen.read(seen, port);
-                    silent_us = sm.egress_global_timestamp - seen;
-                    if (seen != 0 && silent_us > (bit<48>)beat_timeout_us) {
-                        lost = 1;
-                        local_down.read(down, (bit<32>)bank);
-                        local_down.write((bit<32>)bank, down | (128w0x80 << lane_shift));
-                    }
-                    // The timer packet leaves as a heartbeat.
-                    hdr.event.setInvalid();
-                    hdr.ethernet.ether_type = ETHERTYPE_SYNCMESH;
-                    hdr.sync.setValid();
-                    hdr.sync.type = SYNC_BEAT;
-                    hdr.sync.flags = 7w0 ++ lost;
-                    truncate(26);
-                }
+                scan.write(0, next + 1);
+                meta.subject = scan_first + next;
             }
         }
         if (meta.timer != 0 && !hdr.sync.isValid()) {

@@ -104,6 +104,9 @@ control SyncMesh(inout headers_t hdr, inout metadata_t meta, inout standard_meta
         } else if (hdr.sync.type <= SYNC_BYE) {
             sync_in.count(TAKEN);
             to_agent(REASON_AGENT);
+        } else if (hdr.sync.type == SYNC_PROBE) {
+            sync_in.count(TAKEN);
+            to_agent(REASON_PROBE);
         } else if (hdr.sync.incarnation != meta.neighbour_incarnation) {
             refuse(OLD_INCARNATION);
         } else {

@@ -30,6 +30,7 @@ REASON_OWN_NOTE = 3
 REASON_PORT_EVENT = 4
 REASON_BEAT = 5
 REASON_SET = 6
+REASON_PROBE = 7
 
 T_PORTS = "FabricIngress.ports.ports"
 A_SET_FABRIC = "FabricIngress.ports.set_fabric"
