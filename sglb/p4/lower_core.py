@@ -222,10 +222,16 @@ class Body:
         return tuple(out)
 
     def stmts(self, stmts: Sequence[ast.Stmt]) -> None:
-        """Lower statements in order, up to one that never falls through."""
-        for stmt in stmts:
+        """Lower statements in order.
+
+        What stands behind one that never falls through leaves no code; but it counts as a use of
+        the tables and actions it names, as it does for p4c.
+        """
+        for i, stmt in enumerate(stmts):
             self.stmt(stmt)
             if self.out and isinstance(self.out[-1], ir.Return | ir.Exit | ir.Break | ir.Continue):
+                with self.captured():
+                    self.stmts(stmts[i + 1 :])
                 return
 
     # --- values ---

@@ -115,7 +115,7 @@ def kind(token: str) -> str:
     return token if token in "{}();,<>" else "operator"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.sampled_from(PROGRAMS), st.integers(0, 2**32), st.integers(1, 3))
 def test_a_damaged_program_compiles_or_is_refused_and_nothing_else(
     tokens: list[str], seed: int, changes: int

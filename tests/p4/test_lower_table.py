@@ -257,7 +257,7 @@ def test_what_nothing_uses_is_not_shown_but_extern_instances_are() -> None:
     locals_ = locals_.replace("action inner() { h.o.r2 = 1; }", "").replace(
         ACTIONS, ACTIONS + " action inner() { h.o.r2 = 1; }"
     )
-    info = shown("used.apply(); direct(3); if (false) { unused.apply(); }", locals=locals_)
+    info = shown("used.apply(); if (false) { unused.apply(); } exit; direct(3);", locals=locals_)
     assert names(info.tables) == ["I.used"]
     assert names(info.counters) == ["I.c"]
     # `inner` runs only inside another action; `direct` gets no data from a controller.
