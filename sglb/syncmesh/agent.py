@@ -140,6 +140,8 @@ class Agent:
         if reason == dp.REASON_PORT_EVENT:
             self._port_event(frame)
             return
+        if reason == dp.REASON_PROBE:
+            return  # routing's
         message = m.decode(m.payload(frame), self.config.key)
         match (reason, message):
             case (dp.REASON_AGENT, m.Hello() | m.Full() | m.Delta() | m.Ack() | m.Bye()):

@@ -1,7 +1,7 @@
 """SyncMesh messages and their bytes (docs/syncmesh.md has the tables).
 
 Everything is big endian and starts with the 12-byte header of `p4src/include/syncmesh.p4`. NOTE, BEAT
-and SET are the data plane's; HELLO, FULL, DELTA, ACK and BYE pass between agents and end with a tag,
+and SET are the data plane's, PROBE is routing's; HELLO, FULL, DELTA, ACK and BYE pass between agents and end with a tag,
 HMAC-SHA256 cut to 128 bits over all bytes from the header on, keyed per fabric. What `encode` returns
 and `decode` takes follows the EtherType; `frame` and `payload` put it on and off Ethernet.
 """
@@ -20,13 +20,14 @@ VERSION = 1
 GROUP_MAC = bytes.fromhex("0180c200000e")
 
 HELLO, FULL, DELTA, ACK, BYE = 1, 2, 3, 4, 5
-NOTE, BEAT, SET = 8, 9, 10
+PROBE, NOTE, BEAT, SET = 6, 8, 9, 10
 TYPE_NAMES = {
     HELLO: "HELLO",
     FULL: "FULL",
     DELTA: "DELTA",
     ACK: "ACK",
     BYE: "BYE",
+    PROBE: "PROBE",
     NOTE: "NOTE",
     BEAT: "BEAT",
     SET: "SET",
@@ -134,6 +135,17 @@ class Note(Message):
     def encode(self) -> bytes:
         """20 bytes. Raises ValueError when a field is too large, as every `encode` here."""
         return self._header() + _packed(_NOTE, self.subject, self.code, 0, self.capacity_mbps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe(Message):
+    """Routing's own question whether the link carries frames, as BFD asks it; not an agent's."""
+
+    TYPE: ClassVar[int] = PROBE
+
+    def encode(self) -> bytes:
+        """12 bytes."""
+        return self._header()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,7 +317,7 @@ def split(entries: Sequence[Entry], mtu_bytes: int) -> list[tuple[Entry, ...]]:
     return [tuple(entries[at : at + size]) for at in range(0, len(entries), size)] or [()]
 
 
-def decode(data: bytes, key: FabricKey) -> AnyAgentMessage | Note | Beat | Set:
+def decode(data: bytes, key: FabricKey) -> AnyAgentMessage | Probe | Note | Beat | Set:
     """The message in the bytes behind the EtherType.
 
     Zeros that pad a short Ethernet frame are allowed. Raises `DecodeError`, of which `TagError` for an
@@ -319,6 +331,9 @@ def decode(data: bytes, key: FabricKey) -> AnyAgentMessage | Note | Beat | Set:
     match head.type:
         case 1 | 2 | 3 | 4 | 5:
             return _decode_agent(reader, head, key)
+        case 6:
+            reader.finish()
+            return Probe(**head.fields)
         case 8:
             subject, code, _, capacity = reader.take(_NOTE, "NOTE")
             reader.finish()

@@ -32,6 +32,7 @@ PAIRS = [
         m.Note(**HEAD, subject=0x8001, code=15, capacity_mbps=5),
         ETHER / Sync(**HEAD) / SyncNote(subject=0x8001, code=15, capacity_mbps=5),
     ),
+    (m.Probe(**HEAD), ETHER / Sync(type="PROBE", **HEAD)),
     (m.Beat(**HEAD, lost=True), ETHER / Sync(type="BEAT", flags=1, **HEAD)),
     (
         m.Set(**HEAD, what=m.SET_REMOTE, code=9, profile=4, port=12, subject=6),
@@ -80,7 +81,7 @@ def test_scapy_builds_and_reads_what_the_codec_does(message: m.Message, packet: 
         packet = signed(packet, KEY)
         data = m.frame(MAC, message.encode(KEY))
     else:
-        assert isinstance(message, m.Note | m.Beat | m.Set)
+        assert isinstance(message, m.Probe | m.Note | m.Beat | m.Set)
         data = m.frame(MAC, message.encode())
     assert bytes(packet) == data
     read = Ether(data)

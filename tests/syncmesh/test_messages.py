@@ -24,8 +24,9 @@ HEAD = {"origin": 0x0A0B0C0D, "incarnation": 0x0102, "seq": 0x11223344}
 ENTRY = m.Entry(subject=0x8003, code=9, capacity_mbps=400_000, seq=7)
 
 #: Message, type nibble, flags, body in hexadecimal.
-LAYOUTS: list[tuple[m.AnyAgentMessage | m.Note | m.Beat | m.Set, int, int, str]] = [
+LAYOUTS: list[tuple[m.AnyAgentMessage | m.Probe | m.Note | m.Beat | m.Set, int, int, str]] = [
     (m.Note(**HEAD, subject=5, code=8, capacity_mbps=800_000), 8, 0, "0005 08 00 000c3500"),
+    (m.Probe(**HEAD), 6, 0, ""),
     (m.Beat(**HEAD), 9, 0, ""),
     (m.Beat(**HEAD, lost=True), 9, 1, ""),
     (
@@ -64,13 +65,13 @@ LAYOUTS: list[tuple[m.AnyAgentMessage | m.Note | m.Beat | m.Set, int, int, str]]
 IDS = [type(case[0]).__name__ for case in LAYOUTS]
 
 
-def encoded(message: m.AnyAgentMessage | m.Note | m.Beat | m.Set) -> bytes:
+def encoded(message: m.AnyAgentMessage | m.Probe | m.Note | m.Beat | m.Set) -> bytes:
     return message.encode(KEY) if isinstance(message, m.AgentMessage) else message.encode()
 
 
 @pytest.mark.parametrize(("message", "kind", "flags", "body"), LAYOUTS, ids=IDS)
 def test_layout(
-    message: m.AnyAgentMessage | m.Note | m.Beat | m.Set, kind: int, flags: int, body: str
+    message: m.AnyAgentMessage | m.Probe | m.Note | m.Beat | m.Set, kind: int, flags: int, body: str
 ) -> None:
     expected = bytes((0x10 | kind, flags)) + bytes.fromhex("0102 0a0b0c0d 11223344" + body)
     if kind <= 5:
@@ -81,7 +82,7 @@ def test_layout(
 
 @pytest.mark.parametrize(("message", "kind", "flags", "body"), LAYOUTS, ids=IDS)
 def test_every_prefix_is_refused(
-    message: m.AnyAgentMessage | m.Note | m.Beat | m.Set, kind: int, flags: int, body: str
+    message: m.AnyAgentMessage | m.Probe | m.Note | m.Beat | m.Set, kind: int, flags: int, body: str
 ) -> None:
     data = encoded(message)
     for length in range(len(data)):
@@ -170,14 +171,15 @@ def test_random_bytes_are_refused_or_are_messages_of_the_data_plane(
         offset = error.offset
     else:
         offset = 0
-        assert isinstance(message, m.Note | m.Beat | m.Set)
+        assert isinstance(message, m.Probe | m.Note | m.Beat | m.Set)
         assert message.encode()[0] == first
     assert 0 <= offset <= len(data)
 
 
 @given(st.sampled_from(LAYOUTS), st.data())
 def test_damaged_messages_never_verify(
-    case: tuple[m.AnyAgentMessage | m.Note | m.Beat | m.Set, int, int, str], data: st.DataObject
+    case: tuple[m.AnyAgentMessage | m.Probe | m.Note | m.Beat | m.Set, int, int, str],
+    data: st.DataObject,
 ) -> None:
     original = encoded(case[0])
     damaged = bytearray(original)
