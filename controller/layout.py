@@ -144,16 +144,10 @@ class Layout:
         """The ports that lead to the same neighbour as this one."""
         return {p for p, n in self.neighbours.items() if n == self.neighbours[port]}
 
-    def scanned(self, port: int) -> tuple[int, int]:
-        """(first index, count) of the subjects that depend on this port among others.
-
-        They are numbered next to each other where a port has several; (0, 0) for none.
-        """
-        own = self.subject_of_port(port)
-        indices = [s.index for s in self.subjects if port in s.ports and s.index != own]
-        if not indices:
-            return (0, 0)
-        return (indices[0], indices[-1] - indices[0] + 1)
+    @property
+    def scan(self) -> tuple[int, int]:
+        """(first index, count) of the subjects that timer packets look at in turn; (0, 0) for none."""
+        return (1, len(self.subjects)) if self.subjects else (0, 0)
 
     def relay(self, heard: int) -> int:
         """The index of the subject that a notification about `heard` may change; 0 for none."""

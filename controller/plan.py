@@ -252,8 +252,8 @@ class _Plan:
         if self._in.policy not in ADAPTIVE:
             return
         sync = self._in.model.syncmesh
+        first, count = self._layout.scan
         for port, lane in self._layout.lanes.items():
-            first, count = self._layout.scanned(port)
             edges = band_edges_bytes(self._rate_bps(port))
             yield P4TableEntry(
                 T_PORT_QUALITY,

@@ -9,7 +9,8 @@ typedef bit<6>   profile_t;
 typedef bit<16>  subject_t;   // 0: none
 typedef bit<48>  time_us_t;
 
-const bit<8> NOTE_LIST = 1;   // field list that a notification's clone keeps
+const bit<8> NOTE_LIST = 1;       // field list that a notification's clone keeps
+const bit<3> CONTROL_CLASS = 7;   // the switch's own frames leave first; no host's packet is in this class
 
 struct headers_t {
     packet_out_h packet_out;

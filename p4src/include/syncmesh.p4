@@ -3,6 +3,7 @@
 #define SGLB_SYNCMESH_P4
 
 const bit<4> SYNC_VERSION = 1;
+const bit<48> SYNC_GROUP_MAC = 0x0180c200000e;  // nearest bridge (IEEE 802.1Q): nobody passes it on
 
 // Message types. The first five are between agents and pass the data plane untouched.
 const bit<4> SYNC_HELLO = 1;

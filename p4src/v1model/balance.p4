@@ -39,6 +39,7 @@ control Balance(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     lanes_t first = 0;
     lanes_t second = 0;
     lanes_t third = 0;
+    lanes_t above = 0;
 
     action set_group(bit<10> index, bit<5> of_bank, bit<128> members, bit<6> with_profile) {
         group = index;
@@ -129,7 +130,7 @@ control Balance(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         } else {
             if (per_flowlet) {
                 now_us = sm.ingress_global_timestamp[31:0];
-                flowlet = (bit<32>)meta.flow_hash[31:20];
+                flowlet = (bit<32>)meta.flow_hash[25:14];
                 flowlet_time.read(then_us, flowlet);
                 flowlet_time.write(flowlet, now_us);
                 flowlet_lane.read(lane, flowlet);
@@ -146,7 +147,7 @@ control Balance(inout headers_t hdr, inout metadata_t meta, inout standard_metad
                     best_path.apply(bad, codes, live, dice == 1, fit, badness);
                 }
                 if (select_by == SELECT_HASH) {
-                    slot = meta.flow_hash[5:0];
+                    slot = meta.flow_hash[31:26];
                 } else {
                     turns.read(turn, (bit<32>)group);
                     turns.write((bit<32>)group, turn + 1);
@@ -160,7 +161,12 @@ control Balance(inout headers_t hdr, inout metadata_t meta, inout standard_metad
                 } else if ((third & fit) != 0) {
                     lane = third;
                 } else {
-                    lane = fit & (~fit + 1);  // the lowest lane
+                    // The next lane that is fit: different ones for different slots.
+                    above = fit & ~(first - 1);
+                    if (above == 0) {
+                        above = fit;
+                    }
+                    lane = above & (~above + 1);
                 }
                 if (per_flowlet) {
                     flowlet_lane.write(flowlet, lane);

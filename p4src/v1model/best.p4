@@ -47,10 +47,15 @@ control Best(in lanes_t bad, in lanes_t codes, in lanes_t live, in bool lenient,
         }
         if (up == 0) {
             badness = 8;
-        } else if (lenient && badness != 7) {
-            // One band below the best as well: rank + badness + 1 >= 15.
-            best = (rank + (lanes_t)badness * 128w0x01010101010101010101010101010101
-                    + 128w0x72727272727272727272727272727272) & up;
+        } else if (lenient) {
+            // One band below the best as well: rank >= 14 - badness. Below band 1 there is only band 0,
+            // where the clamp holds every lower rank too.
+            if (badness >= 6) {
+                best = up;
+            } else {
+                best = (rank + (lanes_t)badness * 128w0x01010101010101010101010101010101
+                        + 128w0x72727272727272727272727272727272) & up;
+            }
         }
     }
 }

@@ -1,7 +1,8 @@
 // ECN from a watermark table. SPDX-License-Identifier: Apache-2.0
 
 control Ecn(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {
-    direct_counter(CounterType.packets) marked;
+    direct_counter(CounterType.packets) queued;        // all packets of the port and class
+    counter(PORTS, CounterType.packets) marked;        // those that were marked
 
     bit<48> chance = 0;   // of 65536
     bit<16> dice = 0;
@@ -9,7 +10,7 @@ control Ecn(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_
     // Kmin, Kmax in the target's unit of queue depth; slope = Pmax * 2^32 / (Kmax - Kmin), from the
     // control plane. TNA twin: Wred, as there is no multiplier.
     action set_watermark(bit<19> kmin, bit<19> kmax, bit<32> slope) {
-        marked.count();
+        queued.count();
         if (sm.deq_qdepth >= kmax) {
             chance = 0x10000;
         } else if (sm.deq_qdepth > kmin) {
@@ -24,7 +25,7 @@ control Ecn(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_
         }
         actions = { set_watermark; @defaultonly NoAction; }
         default_action = NoAction();
-        counters = marked;
+        counters = queued;
         size = WATERMARKS;
     }
 
@@ -33,10 +34,13 @@ control Ecn(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_
         if (chance != 0) {
             random(dice, 0, 0xffff);
             if ((bit<48>)dice < chance) {
-                if (hdr.ipv4.isValid() && hdr.ipv4.ecn != 0) {
+                // Not with options: the checksum of such a header is not made anew.
+                if (hdr.ipv4.isValid() && hdr.ipv4.ecn != 0 && hdr.ipv4.ihl == 5) {
                     hdr.ipv4.ecn = 3;
+                    marked.count((bit<32>)sm.egress_port);
                 } else if (hdr.ipv6.isValid() && hdr.ipv6.ecn != 0) {
                     hdr.ipv6.ecn = 3;
+                    marked.count((bit<32>)sm.egress_port);
                 }
             }
         }

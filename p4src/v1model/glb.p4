@@ -27,11 +27,13 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard
     Balance() balance;
 
     apply {
-        ports.apply(hdr, meta, sm);
+        meta.port = sm.ingress_port;
         if (hdr.packet_out.isValid() && hdr.packet_out.to_pipeline == 0) {
             sm.egress_spec = hdr.packet_out.egress_port;
-            sm.priority = 7;
+            sm.priority = CONTROL_CLASS;
             meta.done = true;
+        } else {
+            ports.apply(hdr, meta, sm);
         }
         if (!meta.done && hdr.sync.isValid()) {
             syncmesh.apply(hdr, meta, sm);
@@ -66,6 +68,13 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
         size = 1;
     }
 
+    // Ports leave in parallel: read and write stay in one action.
+    action next_seq() {
+        sync_seq.read(seq, 0);
+        seq = seq + 1;
+        sync_seq.write(0, seq);
+    }
+
     apply {
         if (sm.instance_type == EGRESS_CLONE) {
             build_note.apply(hdr, meta, sm);
@@ -83,9 +92,10 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
 
         if (sm.instance_type == EGRESS_CLONE || (meta.timer != 0 && hdr.sync.isValid())) {
             sender.apply();
-            sync_seq.read(seq, 0);
-            seq = seq + 1;
-            sync_seq.write(0, seq);
+            next_seq();
+            hdr.ethernet.dst_addr = SYNC_GROUP_MAC;
+            hdr.ethernet.src_addr = 16w0x0200 ++ meta.node_id;
+            hdr.ethernet.ether_type = ETHERTYPE_SYNCMESH;
             hdr.sync.version = SYNC_VERSION;
             hdr.sync.incarnation = meta.incarnation;
             hdr.sync.origin = meta.node_id;

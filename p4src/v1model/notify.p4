@@ -108,7 +108,6 @@ control BuildNote(inout headers_t hdr, inout metadata_t meta, inout standard_met
         hdr.udp.setInvalid();
         hdr.bth.setInvalid();
         hdr.ethernet.setValid();
-        hdr.ethernet.ether_type = ETHERTYPE_SYNCMESH;
         hdr.sync.setValid();
         hdr.sync.type = SYNC_NOTE;
         hdr.sync.flags = 0;

@@ -61,10 +61,11 @@ parser FabricParser(packet_in pkt, out headers_t hdr, inout metadata_t meta,
 
     state parse_ipv4 {
         pkt.extract(hdr.ipv4);
-        // Options and later fragments: forwarded, but hashed by addresses alone.
-        transition select(hdr.ipv4.ihl, hdr.ipv4.frag_offset, hdr.ipv4.protocol) {
-            (5, 0, PROTO_UDP): parse_udp;
-            (5, 0, PROTO_TCP): parse_tcp;
+        // With options, or a fragment: forwarded, but hashed by addresses alone. That goes for a first
+        // fragment too, so that it takes the way of those that follow.
+        transition select(hdr.ipv4.ihl, hdr.ipv4.flags[0:0], hdr.ipv4.frag_offset, hdr.ipv4.protocol) {
+            (5, 0, 0, PROTO_UDP): parse_udp;
+            (5, 0, 0, PROTO_TCP): parse_tcp;
             default: accept;
         }
     }

@@ -33,10 +33,15 @@ control Ports(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         size = PORTS;
     }
 
+    // Egress writes the same vector: read and write stay in one action.
+    action mark_down() {
+        local_down.read(down, (bit<32>)meta.bank);
+        local_down.write((bit<32>)meta.bank, down | (128w0x80 << meta.lane_shift));
+    }
+
     apply {
         switch_info.apply();
 
-        meta.port = sm.ingress_port;
         if (hdr.event.isValid() && hdr.event.kind == EVENT_OF_PORT) {
             meta.port = hdr.event.port[8:0];
         } else if (hdr.set.isValid() && sm.ingress_port == CPU_PORT) {
@@ -46,23 +51,22 @@ control Ports(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
 
         if (hdr.event.isValid()) {
             meta.done = true;
+            sm.priority = CONTROL_CLASS;
             if (sm.ingress_port != EVENT_PORT && sm.ingress_port != CPU_PORT) {
                 mark_to_drop(sm);
             } else if (hdr.event.kind == EVENT_OF_PORT) {
                 // Up does not clear the lane: the route is restored first, then the agent does (SET_LINK).
                 if (hdr.event.up == 0 && meta.fabric) {
-                    local_down.read(down, (bit<32>)meta.bank);
-                    down = down | (128w0x80 << meta.lane_shift);
-                    local_down.write((bit<32>)meta.bank, down);
+                    mark_down();
                 }
                 meta.subject = meta.port_subject;
                 meta.reason = REASON_PORT_EVENT;
                 sm.egress_spec = CPU_PORT;
-                sm.priority = 7;
-            } else {
+            } else if (hdr.event.kind == EVENT_OF_TIMER && hdr.event.app_id != 0) {
                 meta.timer = hdr.event.app_id;
                 sm.mcast_grp = FABRIC_GROUP;
-                sm.priority = 7;
+            } else {
+                mark_to_drop(sm);
             }
         }
     }

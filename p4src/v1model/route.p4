@@ -1,8 +1,15 @@
 // Prefix -> host port or destination switch. SPDX-License-Identifier: Apache-2.0
 
+// A CRC is linear: another seed flips the same bits of all flows' hashes, and two tiers that cut them
+// into shares would cut at the same place, so that all flows of a share stay together. The top bits of
+// this product follow from all bits, with carries. TNA twin: each tier has its own polynomial.
+const bit<32> HASH_MIX = 0x9E3779B1;  // near 2^32 / golden ratio, odd
+
 control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {
     direct_counter(CounterType.packets_and_bytes) routing_v4_counter;
     direct_counter(CounterType.packets_and_bytes) routing_v6_counter;
+
+    bit<17> sum = 0;
 
     action to_host(bit<9> port, bit<48> mac) {
         sm.egress_spec = port;
@@ -18,6 +25,13 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     action no_route() {
         mark_to_drop(sm);
         meta.done = true;
+    }
+
+    // One TTL less in the checksum, by RFC 1624, equation 3 (TTL is the high byte of its word). For
+    // headers with options: that of others is made anew when the packet leaves.
+    action adjust_checksum() {
+        sum = (bit<17>)(~hdr.ipv4.hdr_checksum) + 0xfeff;
+        hdr.ipv4.hdr_checksum = ~(sum[15:0] + (bit<16>)sum[16:16]);
     }
 
     table routing_v4 {
@@ -39,10 +53,13 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     apply {
         // The fields of a header that is not there read 0 and add nothing to the hash.
         if (hdr.ipv4.isValid()) {
-            if (sm.checksum_error == 1 || hdr.ipv4.ttl <= 1) {
+            if (sm.checksum_error == 1 || hdr.ipv4.ttl <= 1 || hdr.ipv4.ihl < 5) {
                 no_route();
             } else {
                 hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+                if (hdr.ipv4.ihl != 5) {
+                    adjust_checksum();
+                }
                 meta.class = hdr.ipv4.dscp[5:3];
                 hash(meta.flow_hash, HashAlgorithm.crc32, 32w0,
                      { meta.hash_seed, hdr.ipv4.src_addr, hdr.ipv4.dst_addr, hdr.ipv4.protocol,
@@ -62,6 +79,10 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
             }
         } else {
             no_route();
+        }
+        meta.flow_hash = meta.flow_hash * HASH_MIX;
+        if (meta.class == CONTROL_CLASS) {
+            meta.class = CONTROL_CLASS - 1;
         }
         sm.priority = meta.class;
     }

@@ -58,10 +58,23 @@ control SyncMesh(inout headers_t hdr, inout metadata_t meta, inout standard_meta
         remote_codes.write(vector, codes);
     }
 
+    // Egress writes the same vector: read and write stay in one action.
+    action mark_down() {
+        local_down.read(down, (bit<32>)meta.bank);
+        local_down.write((bit<32>)meta.bank, down | bit_of_lane);
+    }
+
+    // The count of silence starts anew before the mark goes, or egress would set it again.
+    action clear_down() {
+        beat_seen.write((bit<32>)meta.port, sm.ingress_global_timestamp);
+        local_down.read(down, (bit<32>)meta.bank);
+        local_down.write((bit<32>)meta.bank, down & ~bit_of_lane);
+    }
+
     action to_agent(bit<7> reason) {
         meta.reason = reason;
         sm.egress_spec = CPU_PORT;
-        sm.priority = 7;
+        sm.priority = CONTROL_CLASS;
     }
 
     apply {
@@ -70,26 +83,26 @@ control SyncMesh(inout headers_t hdr, inout metadata_t meta, inout standard_meta
 
         if (sm.ingress_port == CPU_PORT) {
             // The switch's own agent.
-            if (!hdr.set.isValid() || !meta.fabric) {
+            if (!hdr.set.isValid() || hdr.sync.version != SYNC_VERSION || !meta.fabric
+                || hdr.set.port[15:9] != 0) {
                 refuse(MALFORMED);
-            } else if (hdr.set.what == SET_REMOTE) {
+            } else if (hdr.set.what == SET_REMOTE && hdr.set.profile < PROFILES) {
                 profile = hdr.set.profile[5:0];
                 code = hdr.set.code & 0xf;
                 read_codes();
                 write_code();
                 meta.subject = hdr.set.subject;
                 to_agent(REASON_SET);
-            } else {
-                local_down.read(down, (bit<32>)meta.bank);
+            } else if (hdr.set.what == SET_LINK) {
                 if (hdr.set.code == CODE_DOWN) {
-                    down = down | bit_of_lane;
+                    mark_down();
                 } else {
-                    down = down & ~bit_of_lane;
-                    beat_seen.write((bit<32>)meta.port, sm.ingress_global_timestamp);
+                    clear_down();
                 }
-                local_down.write((bit<32>)meta.bank, down);
                 meta.subject = meta.port_subject;
                 to_agent(REASON_SET);
+            } else {
+                refuse(MALFORMED);
             }
         } else if (!meta.fabric) {
             refuse(FROM_HOST);
@@ -122,7 +135,7 @@ control SyncMesh(inout headers_t hdr, inout metadata_t meta, inout standard_meta
                     local_down.read(down, (bit<32>)meta.bank);
                     if (hdr.sync.flags[0:0] == 1 && (down & bit_of_lane) == 0) {
                         // It no longer hears us: what we send there is lost.
-                        local_down.write((bit<32>)meta.bank, down | bit_of_lane);
+                        mark_down();
                         meta.subject = meta.port_subject;
                         to_agent(REASON_BEAT);
                     } else if ((down & bit_of_lane) != 0) {
