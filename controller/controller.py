@@ -148,6 +148,12 @@ class Controller:
         known.held = None
         return _repair(self._name(switch_id), self._bring(switch_id), known.schema)
 
+    def restarted(self, switch_id: int, incarnation: int) -> None:
+        """The switch starts anew, with tables that are to be filled by `reconcile`."""
+        incarnations = {**self._inputs.incarnations, switch_id: incarnation}
+        self._inputs = replace(self._inputs, incarnations=incarnations)
+        self._known[switch_id].held = None
+
     def reconcile_all(self) -> dict[int, Repair]:
         """`reconcile` for every switch."""
         return {switch_id: self.reconcile(switch_id) for switch_id in self._known}

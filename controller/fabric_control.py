@@ -1,8 +1,13 @@
-"""The control plane of a simulated fabric: controller, SyncMesh state, timers and the slow path.
+"""The control plane of a simulated fabric: controller, SyncMesh agents, timers and the slow path.
 
 It reaches the switches through their P4Runtime services, in process and in virtual time, and knows of
 the fabric what reaches it that way. Only packet generators are started directly: P4Runtime has no
 word for them.
+
+`glb` runs an agent on every switch. The other policies have none: their switches know their neighbours
+from table entries of the controller, which also tells their data planes that a link is back.
+Agents and controller take no time to act once a message has reached them; the slow path's delays are
+`reactions`'.
 """
 
 from __future__ import annotations
@@ -12,21 +17,28 @@ from functools import partial
 
 from finsy.proto import p4r
 
-from controller.agent_entries import agent_entities
-from controller.controller import Controller, Repair
+from controller.agents import agent_config, allocation_of, static_ports
+from controller.controller import Controller
 from controller.layout import FabricLayout
 from controller.paths import LinkState
 from controller.plan import PlanInputs, Target
+from controller.probes import Prober
 from controller.reactions import Delays, SlowPath
 from controller.timers import timers_of
 from sglb.fabric.control import FabricView
-from sglb.fabric.events import TableWritten
+from sglb.fabric.events import PortDownSeen, TableWritten
 from sglb.fabric.schema import ControlPlaneBlock
 from sglb.switch.clock import PS_PER_MS
+from sglb.switch.config import SwitchConfig
 from sglb.switch.p4runtime.client import InProcessClient
-from sglb.syncmesh.profiles import Allocation, allocate
+from sglb.syncmesh import messages
+from sglb.syncmesh.dataplane import CODE_BEST
+from sglb.syncmesh.driver import Event, ScheduledAgent
+from sglb.syncmesh.effects import Cause, LinkDown, LinkRecovered
+from sglb.syncmesh.profiles import Allocation
 
 _AGENT_ROLE = "syncmesh"
+_PROBE, _HEARTBEAT = "probe", "heartbeat"
 
 
 class FabricControl:
@@ -38,72 +50,72 @@ class FabricControl:
         self._policy = next(p for p in view.scenario.policies if p == view.policy)
         self._fabric = FabricLayout(view.topology)
         self._clients = {i: InProcessClient(service) for i, service in view.services.items()}
-        self._agents = {
+        self._agent_clients = {
             i: InProcessClient(service, role=p4r.Role(name=_AGENT_ROLE))
             for i, service in view.services.items()
         }
-        self._allocations = self._allocate() if self._policy == "glb" else {}
+        self._agents: dict[int, ScheduledAgent] = {}
+        self._allocations = self._allocate()
         self._incarnations = dict.fromkeys(view.services, 1)
         self._controller = Controller(self._inputs(), self._clients)
-        self._slow_path = SlowPath(
-            view.topology, view.clock, _delays(self._model.control_plane), self, view.log
+        delays = _delays(self._model.control_plane)
+        self._slow_path = SlowPath(view.topology, view.clock, delays, self, view.log)
+        self._prober = Prober(
+            view.topology,
+            view.clock,
+            self._clients,
+            delays.detection_ps,
+            partial(self._slow_path.hearing, _PROBE),
         )
-        self._writes = 0
+        self._updates = 0
 
     def _allocate(self) -> dict[int, Allocation]:
-        return {
-            switch_id: allocate(
-                self._view.topology,
-                switch_id,
-                profiles=self._model.syncmesh.profiles,
-                members={
-                    d: {m.port: m.capacity_bps for m in self._fabric.healthy(d).members(switch_id)}
-                    for d in self._fabric.layout(switch_id).members
-                },
-            )
-            for switch_id in self._view.services
-        }
+        if self._policy != "glb":
+            return {}
+        profiles = self._model.syncmesh.profiles
+        return {i: allocation_of(self._fabric, i, profiles) for i in self._view.services}
 
     def _inputs(self) -> PlanInputs:
         config = next(iter(self._view.switches.values())).config
-        unit_bytes = {"bytes": 1, "cells": config.cell_bytes, "packets": 0}[config.depth_unit]
         return PlanInputs(
             self._fabric,
             self._model,
             self._policy,
             LinkState.healthy(self._view.topology),
             self._allocations,
-            Target(unit_bytes),
+            Target(_depth_unit_bytes(config, self._model.transport.mtu_bytes)),
         )
 
     # --- ControlPlane -----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Fills all switches, before the first packet."""
+        """Fills all switches, before the first packet, and starts to watch the links."""
         for switch_id, service in self._view.services.items():
             self._fill(switch_id)
             service.on_port_state(partial(self._slow_path.port_state, switch_id))
+            service.on_port_state(partial(self._prober.port_state, switch_id))
+        self._prober.start()
 
     def switch_restarted(self, switch_id: int) -> None:
-        """Fills the switch again, `restore_ms` after it came back."""
-        self._view.clock.call_later(
-            round(self._model.control_plane.restore_ms * PS_PER_MS), self._refill, switch_id
-        )
+        """Loads and fills the switch again, `restore_ms` after it came back."""
+        delay_ps = _delays(self._model.control_plane).restore_ps
+        self._view.clock.call_later(delay_ps, self._refill, switch_id)
 
     def rate_changed(self, link_id: int, rate_bps: int) -> None:
-        """Weights follow `reaction_ms` later."""
+        """Weights and thresholds follow `reaction_ms` later."""
         self._slow_path.rate_changed(link_id, rate_bps)
 
     def report(self) -> Mapping[str, object]:
-        """Updates written, links that are not in plain use, profiles of each switch."""
+        """Updates written, links that are not in plain use, profiles and counters of each agent."""
         names = {n.id: n.name for n in self._view.topology.switches}
         return {
-            "table_updates": self._writes,
+            "table_updates": self._updates,
             "links": dict(self._slow_path.phases()),
             "profiles": {names[i]: a.summary() for i, a in self._allocations.items()},
+            "agents": {names[i]: dict(a.stats().counters) for i, a in self._agents.items()},
         }
 
-    # --- Writer -----------------------------------------------------------------------------------
+    # --- what the slow path acts on (`reactions.Writer`) ------------------------------------------
 
     def rewrite(self, state: LinkState) -> None:
         """Writes what a new state of the links changes."""
@@ -112,42 +124,87 @@ class FabricControl:
 
     def returned(self, link_id: int) -> None:
         """Tells both ends' data planes that the link may be used again."""
-        link = next(lk for lk in self._view.topology.links if lk.id == link_id)
+        link = self._view.topology.links[link_id]
         for switch_id in (link.a, link.b):
-            self._clear(switch_id, link.port(switch_id))
+            self._clear_link(switch_id, link.port(switch_id))
 
     # --- inside -----------------------------------------------------------------------------------
 
     def _fill(self, switch_id: int) -> None:
-        repair: Repair = self._controller.reconcile(switch_id)
-        layout = self._fabric.layout(switch_id)
-        agent = self._agents[switch_id]
-        entities = list(
-            agent_entities(layout, self._allocations.get(switch_id), self._incarnations)
-        )
-        agent.insert(entities)
-        self._wrote(switch_id, repair.updates + len(entities))
+        """Brings a switch to its plan, starts its agent and its timers."""
+        repair = self._controller.reconcile(switch_id)
+        self._wrote(switch_id, repair.updates)
+        if self._policy == "glb":
+            self._start_agent(switch_id)
+        else:
+            self._agent_clients[switch_id].insert(static_ports(self._fabric.layout(switch_id)))
         index = list(self._view.switches).index(switch_id)
         for app in timers_of(self._model, self._policy, index, len(self._view.switches)):
             self._view.switches[switch_id].start_generator(app)
 
+    def _start_agent(self, switch_id: int) -> None:
+        incarnation = self._incarnations[switch_id]
+        scenario = self._view.scenario
+        self._agents[switch_id] = ScheduledAgent(
+            agent_config(
+                self._fabric.layout(switch_id),
+                self._allocations[switch_id],
+                scenario,
+                incarnation,
+            ),
+            self._agent_clients[switch_id],
+            self._view.clock,
+            scenario.rng(f"agent {switch_id} {incarnation}"),
+            partial(self._agent_event, switch_id),
+        )
+        self._agents[switch_id].start()
+
     def _refill(self, switch_id: int) -> None:
+        """A switch that restarted: a new incarnation, so that nobody takes its old frames for new."""
+        if switch_id in self._agents:
+            self._agents[switch_id].kill()
+        self._incarnations[switch_id] += 1
+        self._controller.restarted(switch_id, self._incarnations[switch_id])
         client = self._clients[switch_id]
         client.set_pipeline(client.schema.p4info)
         self._fill(switch_id)
 
     def _wrote(self, switch_id: int, updates: int) -> None:
-        self._writes += updates
+        self._updates += updates
         now_ps = self._view.clock.now_ps
         self._view.log.append(TableWritten(now_ps, switch_id, "controller", updates))
 
-    def _clear(self, switch_id: int, port: int) -> None:
-        ethernet = bytes(12) + b"\x88\xb5"
-        sync = bytes((0x1A, 0)) + bytes(2) + bytes(4) + bytes(4)
-        command = bytes((2, 0, 0, 0)) + port.to_bytes(2, "big") + bytes(2)
-        self._agents[switch_id].packet_out(
-            ethernet + sync + command, egress_port=0, to_pipeline=1, pad=0
+    def _agent_event(self, switch_id: int, event: Event) -> None:
+        match event:
+            case LinkDown(port, Cause.BEATS):
+                now_ps = self._view.clock.now_ps
+                self._view.log.append(PortDownSeen(now_ps, switch_id, port, _HEARTBEAT))
+                self._slow_path.hearing(_HEARTBEAT, switch_id, port, False)
+            case LinkRecovered(port):
+                self._slow_path.hearing(_HEARTBEAT, switch_id, port, True)
+                if self._slow_path.in_use(switch_id, port):
+                    self._clear_link(switch_id, port)  # its routes stand already
+
+    def _clear_link(self, switch_id: int, port: int) -> None:
+        if switch_id in self._agents:
+            self._agents[switch_id].clear_link(port)
+            return
+        order = messages.Set(
+            origin=switch_id,
+            incarnation=0,
+            seq=0,
+            what=messages.SET_LINK,
+            code=CODE_BEST,
+            profile=0,
+            port=port,
+            subject=0,
         )
+        frame = messages.frame(self._view.topology.by_id(switch_id).mac, order.encode())
+        self._agent_clients[switch_id].packet_out(frame, egress_port=0, to_pipeline=1, pad=0)
+
+
+def _depth_unit_bytes(config: SwitchConfig, mtu_bytes: int) -> int:
+    return {"bytes": 1, "cells": config.cell_bytes, "packets": mtu_bytes}[config.depth_unit]
 
 
 def _delays(block: ControlPlaneBlock) -> Delays:

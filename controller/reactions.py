@@ -20,12 +20,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from controller.paths import LinkState
 from sglb.fabric.events import EventLog, SlowPathSaw
 from sglb.fabric.topology import Topology
 from sglb.switch.clock import Handle, Scheduler
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class _Link:
     phase: _Phase = _Phase.IN_USE
     out: bool = False  # of the tables
     down_ends: set[int] = field(default_factory=set)
-    silent_ends: set[int] = field(default_factory=set)
+    silent_ends: set[tuple[str, int]] = field(default_factory=set)
     timer: Handle | None = None
 
     @property
@@ -97,6 +99,11 @@ class SlowPath:
         out = frozenset(i for i, link in self._links.items() if link.out)
         return LinkState(self._rate_bps).without(out)
 
+    def in_use(self, switch_id: int, port: int) -> bool:
+        """Whether the link on a port is in plain use."""
+        link = self._links[self._topology.link_at(switch_id, port).id]
+        return link.phase is _Phase.IN_USE
+
     def phases(self) -> Mapping[str, str]:
         """Link name -> what routing thinks of it, for links that are not in plain use."""
         return {
@@ -115,14 +122,15 @@ class SlowPath:
             _note(link.down_ends, switch_id, not up)
             self._changed(link_id, link)
 
-    def hearing(self, switch_id: int, port: int, hears: bool) -> None:
+    def hearing(self, witness: str, switch_id: int, port: int, hears: bool) -> None:
         """A switch no longer hears its neighbour on a port that is up, or hears it again.
 
-        Finding that out took its time already: routing takes the link for down at once.
+        `witness` says who found out: the link is good when all who called it silent say so. Finding
+        out took its time already: routing takes the link for down at once.
         """
         link_id = self._topology.link_at(switch_id, port).id
         link = self._links[link_id]
-        _note(link.silent_ends, switch_id, not hears)
+        _note(link.silent_ends, (witness, switch_id), not hears)
         self._changed(link_id, link)
 
     def rate_changed(self, link_id: int, rate_bps: int) -> None:
@@ -193,8 +201,8 @@ class SlowPath:
         self._writer.rewrite(self.state)
 
 
-def _note(ends: set[int], switch_id: int, present: bool) -> None:
+def _note(ends: set[_T], end: _T, present: bool) -> None:
     if present:
-        ends.add(switch_id)
+        ends.add(end)
     else:
-        ends.discard(switch_id)
+        ends.discard(end)

@@ -1,9 +1,10 @@
 """SyncMesh messages and their bytes (docs/syncmesh.md has the tables).
 
 Everything is big endian and starts with the 12-byte header of `p4src/include/syncmesh.p4`. NOTE, BEAT
-and SET are the data plane's, PROBE is routing's; HELLO, FULL, DELTA, ACK and BYE pass between agents and end with a tag,
-HMAC-SHA256 cut to 128 bits over all bytes from the header on, keyed per fabric. What `encode` returns
-and `decode` takes follows the EtherType; `frame` and `payload` put it on and off Ethernet.
+and SET are the data plane's, PROBE is routing's; HELLO, FULL, DELTA, ACK and BYE pass between agents
+and end with a tag, HMAC-SHA256 cut to 128 bits over all bytes from the header on, keyed per fabric.
+What `encode` returns and `decode` takes follows the EtherType; `frame` and `payload` put it on and off
+Ethernet.
 """
 
 from __future__ import annotations
