@@ -88,7 +88,8 @@ class CpProfile(CpObject):
 class CpCounter(CpObject):
     """A counter or meter, direct (with its `table`) or indirect (with its `size`).
 
-    `kind` "counter" or "meter"; `unit` "packets", "bytes" or "both". `index_type` for @p4runtime_translation.
+    `kind` "counter" or "meter"; `unit` "packets", "bytes" or "both". `index_type` is the named type of
+    its index, if it has one.
     """
 
     kind: str = "counter"

@@ -430,7 +430,7 @@ class Advance(Stmt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookahead(Stmt):
-    """The next `width` bits of the packet into slot `target`, without moving; PacketTooShort if fewer."""
+    """The next `width` bits of the packet into slot `target`; PacketTooShort if there are fewer."""
 
     target: int
     width: int
@@ -615,7 +615,7 @@ class TableAction:
 
 @dataclass(frozen=True, slots=True)
 class EntryKey:
-    """One key of a const entry: exact (value), ternary/optional (value, mask), lpm (mask), range (lo, hi).
+    """One key of an entry: exact (value), ternary/optional (value, mask), lpm (mask), range (lo, hi).
 
     Exact keys have an all-ones mask; a range has `hi`, and mask 0.
     """
@@ -627,7 +627,7 @@ class EntryKey:
 
 @dataclass(frozen=True, slots=True)
 class ConstEntry:
-    """An entry that the program states; a larger `priority` wins, as in P4Runtime (0 where none is due)."""
+    """An entry that the program states; the larger `priority` wins, 0 where none is due."""
 
     keys: tuple[EntryKey, ...]
     action: int
