@@ -252,3 +252,11 @@ def test_errors_and_enums() -> None:
 
 def test_everything_at_once_leaves_the_payload_alone() -> None:
     assert run("h.o.r7 = 1;", "00000000" + "cafe") == "0000000000000001" + "cafe"
+
+
+def test_writing_through_two_run_time_indices_is_refused_reading_is_not() -> None:
+    parts = {"top": "struct row_t { bit<8>[2] cells; }", "meta": "row_t[2] rows;"}
+    code = "m.rows[1].cells[0] = 7; h.o.r0 = m.rows[h.i.x].cells[h.i.y];"
+    assert results(code, "00010000", **parts)[0] == 7
+    with pytest.raises(P4Errors, match=r"two indices known only at run time[\s\S]*copy the inner"):
+        build("m.rows[h.i.x].cells[h.i.y] = 7;", **parts)

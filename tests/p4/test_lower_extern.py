@@ -155,3 +155,8 @@ def test_counters_and_meters() -> None:
 def test_a_constant_without_a_width_cannot_be_hashed() -> None:
     with pytest.raises(P4Errors, match=r"error: [^\n]*width"):
         build("hash(m.m1, HashAlgorithm.crc16, 16w0, { h.i.x, 5 }, 16w9);")
+
+
+def test_the_old_checksum_extern() -> None:
+    code = "bit<16> c = ck.get({ h.i.x, h.i.y }); h.o.r0 = c[15:8]; h.o.r1 = c[7:0];"
+    assert results(code, "00123400", locals="Checksum16() ck;")[:2] == [0xED, 0xCB]

@@ -182,3 +182,11 @@ def test_emit_walks_structures_in_order() -> None:
 def test_only_headers_can_be_emitted() -> None:
     with pytest.raises(P4Errors, match="error:"):
         build(deparser="pkt.emit(h.i.x);")
+
+
+def test_extracting_at_a_run_time_index() -> None:
+    states = """
+    state start { pkt.extract(h.i); pkt.extract(h.s[h.i.x]); transition accept; }
+    """
+    code = "h.o.r0 = (bit<8>)h.s[2].v; h.o.r1 = (bit<8>)(bit<1>)h.s[0].isValid();"
+    assert results(code, "00020000" + "55", **ELEMENT, parser=states)[:2] == [0x2A, 0]
