@@ -83,6 +83,7 @@ EVALUATE: Final[dict[BinOp, Callable[[int, int, int], int]]] = {
     BinOp.LOR: lambda a, b, _w: a or b,
 }
 
+_SHIFTS: Final = frozenset({BinOp.SHL, BinOp.SHR, BinOp.SAR})
 COMPARISONS: Final = frozenset({BinOp.EQ, BinOp.NE, BinOp.LT, BinOp.LE, BinOp.LT_S, BinOp.LE_S})
 
 
@@ -96,6 +97,8 @@ def binary(op: BinOp, left: ir.Expr, right: ir.Expr) -> ir.Expr:
     width = 1 if op in COMPARISONS else left.width
     if isinstance(left, ir.Const) and isinstance(right, ir.Const):
         return const(width, int(EVALUATE[op](left.value, right.value, left.width)))
+    if op in _SHIFTS and right == ir.Const(right.width, 0):
+        return left
     if op is BinOp.LAND:
         return _short(op, left, right, neutral=1)
     if op is BinOp.LOR:

@@ -108,6 +108,7 @@ X, FLAG = ir.Load(8, 3), ir.Load(1, 4)
         (binary(BinOp.LAND, FLAG, const(1, 0)), const(1, 0)),
         (binary(BinOp.LOR, const(1, 0), FLAG), FLAG),
         (binary(BinOp.LOR, FLAG, const(1, 1)), const(1, 1)),
+        (binary(BinOp.SHR, X, const(32, 0)), X),
         (unary(UnOp.NOT, unary(UnOp.NOT, FLAG)), FLAG),
         (slice_(X, 7, 0), X),
         (slice_(slice_(X, 6, 2), 3, 1), ir.Slice(3, X, 5, 3)),
