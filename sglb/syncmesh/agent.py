@@ -152,12 +152,14 @@ class Agent:
                 self._announcer.note(message)
             case (dp.REASON_SET, m.Set()):
                 self._carried_out(message)
-            case (dp.REASON_NOTE, m.Note()) if port in self.config.ports:
-                self._note(port, message)
-            case (dp.REASON_BEAT, m.Beat()) if port in self.config.ports:
-                self._links.beat(port, message.lost)
-            case (dp.REASON_NOTE | dp.REASON_BEAT, m.Note() | m.Beat()):
+            case (dp.REASON_NOTE, m.Note()) | (dp.REASON_BEAT, m.Beat()) if (
+                port not in self.config.ports
+            ):
                 self._out.count(Count.UNKNOWN_PORT)
+            case (dp.REASON_NOTE, m.Note()):
+                self._note(port, message)
+            case (dp.REASON_BEAT, m.Beat()):
+                self._links.beat(port, message.lost)
             case _:
                 self._out.count(Count.MALFORMED)
 
