@@ -34,7 +34,17 @@ def _render(body: Body, expr: ast.Expr) -> str | None:
         base = _render(body, expr.callee.base)
         if base is not None and expr.callee.name == "isValid":
             return f"{base}.$valid$"
-    return None
+    return _folded(body, expr)
+
+
+def _folded(body: Body, expr: ast.Expr) -> str | None:
+    """A compile-time value, in the radix of its first literal, as p4c's constant folding keeps it."""
+    value = body.known(expr)
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    while isinstance(expr, ast.Binary | ast.Cast | ast.Unary):
+        expr = expr.left if isinstance(expr, ast.Binary) else expr.operand
+    return _literal(value, expr.radix if isinstance(expr, ast.IntLit) else 10)
 
 
 def _joined(body: Body, parts: list[ast.Expr], form: str) -> str | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sglb.p4 import ast, ir
 from sglb.p4.checked import BoundArg, CallInfo, CallKind
 from sglb.p4.control_plane import CpActionRef, CpParam, CpTable
+from sglb.p4.instances import construct_extern
 from sglb.p4.key_names import key_name
 from sglb.p4.layout import is_scalar, is_signed, scalar_width
 from sglb.p4.lower_call import action_of, enter, evaluate, leave, lower_action
@@ -29,7 +30,6 @@ from sglb.p4.types import BitsT, Type
 
 DEFAULT_SIZE = 1024
 MATCH_KINDS = ("exact", "lpm", "ternary", "range", "optional")
-#: Properties that mean something here; the checker has warned about any other.
 _DEFAULT_ONLY = ast.Annotation(span=BUILTIN, name="defaultonly")
 
 
@@ -226,8 +226,6 @@ def number(body: Body, decl: ast.TableDecl, name: str, default: int) -> int:
 
 def _attached(body: Body, table: TableInst, name: str, allowed: Sequence[str]) -> ExternInst | None:
     """The extern that a property names or constructs in place."""
-    from sglb.p4.instances import construct_extern
-
     prop = _property(table.decl, name)
     if prop is None:
         return None

@@ -41,6 +41,7 @@ def key_names(keys: str, **parts: str) -> list[str]:
         ("h.i.x & 240", "h.i.x & 240"),
         ("h.i.x & 0b11", "h.i.x & 0b11"),
         ("h.i.x & MASK", "h.i.x & 0x3c"),
+        ("h.i.x & (0x30 + 0xf)", "h.i.x & 0x3f"),
         ("h.i.isValid()", "h.i.$valid$"),
         ("m.m0", "m.m0"),
         ("m.renamed", "m.shown"),
