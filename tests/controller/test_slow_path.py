@@ -40,7 +40,7 @@ class Bench:
             self.clock.call_at(time_ps, self.path.port_state, end, self.link.port(end), up)
 
     def hears(self, time_ps: int, end: int, hears: bool) -> None:
-        self.clock.call_at(time_ps, self.path.hearing, end, self.link.port(end), hears)
+        self.clock.call_at(time_ps, self.path.hearing, "probe", end, self.link.port(end), hears)
 
     def saw(self) -> list[tuple[int, bool]]:
         return [(e.time_ps, e.up) for e in self.log.of(SlowPathSaw) if e.link_id == self.link.id]
@@ -134,6 +134,20 @@ def test_a_silent_link_is_down_at_once_and_back_when_all_ends_hear(bench: Bench)
     bench.clock.run()
     assert bench.saw() == [(0, False), (3500, True)]
     assert bench.in_tables() == [(100, False), (3510, True)]
+
+
+def test_two_witnesses_must_both_hear_again(bench: Bench) -> None:
+    end, port = bench.link.a, bench.link.port(bench.link.a)
+    for time, witness, hears in (
+        (0, "probe", False),
+        (10, "heartbeat", False),
+        (2000, "probe", True),
+        (2400, "heartbeat", True),
+    ):
+        bench.clock.call_at(time, bench.path.hearing, witness, end, port, hears)
+    bench.clock.run()
+    assert bench.saw() == [(0, False), (2400, True)]
+    assert bench.path.in_use(end, port)
 
 
 def test_silence_ends_the_wait_for_a_carrier_loss_to_be_noticed(bench: Bench) -> None:
