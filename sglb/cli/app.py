@@ -3,123 +3,257 @@
 from __future__ import annotations
 
 import sys
-import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from finsy.proto import p4r
-from google.protobuf import text_format
 from rich.console import Console
 
-from sglb.fabric import scenario as scenarios
-from sglb.fabric.bounds import BoundError
-from sglb.fabric.control import ControlPlaneNotFoundError
-from sglb.fabric.run import UnknownPolicyError, run
-from sglb.fabric.workers import WorkerError
-from sglb.fabric.yaml_source import SourceError
-from sglb.p4.compiler import CompiledProgram, compile  # noqa: A004 - the documented name
+from sglb.cli import files
+from sglb.cli.errors import INCOMPLETE, UserError, tell
+from sglb.cli.progress import RunProgress
+from sglb.cli.serving import parse_ports, serve_switch
+from sglb.cli.table import show
+from sglb.fabric.packet_trace import TraceRequest
+from sglb.fabric.report import RunReport
+from sglb.fabric.run import run, versions
 from sglb.p4.print_ir import print_ir
-from sglb.p4.source import P4Errors
-
-#: What a user can put right: its text is enough.
-USER_ERRORS = (
-    BoundError,
-    ControlPlaneNotFoundError,
-    OSError,
-    P4Errors,
-    SourceError,
-    UnknownPolicyError,
-    WorkerError,
-)
+from sglb.switch.config import SwitchConfig
+from sglb.switch.live import ServeOptions
 
 app = typer.Typer(
     name="sglb",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Global load balancing for AI fabrics: run, compile and check, in virtual or real time.",
+    help=(
+        "Global load balancing for AI fabrics. Runs P4 programs in simulated fabrics and in "
+        "switches of its own.\n\n--debug, anywhere, shows the trace of an error."
+    ),
 )
 
+_FILE_WIDTH = 140
 
-@app.callback()
-def _common() -> None:
-    """Global load balancing for AI fabrics."""
+Include = Annotated[
+    list[Path] | None,
+    typer.Option("--include", "-I", metavar="DIR", help="Look here for #include; repeatable."),
+]
+Define = Annotated[
+    list[str] | None,
+    typer.Option("--define", "-D", metavar="NAME[=VALUE]", help="Define a macro; repeatable."),
+]
 
 
-@app.command("run")
+@app.command("run", no_args_is_help=True)
 def run_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario in YAML.")],
     policy: Annotated[
-        list[str] | None, typer.Option("--policy", "-p", help="Only this policy; repeatable.")
+        list[str] | None,
+        typer.Option("--policy", "-p", metavar="NAME", help="Run only this one; repeatable."),
     ] = None,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write every number to this file.")
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write every number to FILE (- for stdout)."),
     ] = None,
     program: Annotated[
-        Path | None, typer.Option("--program", help="Another P4 program for all switches.")
+        Path | None,
+        typer.Option("--program", metavar="P4", help="Run this program in every switch."),
     ] = None,
+    control_plane: Annotated[
+        str,
+        typer.Option("--control-plane", metavar="NAME", help="Who fills the switches' tables."),
+    ] = "default",
+    trace: Annotated[
+        bool,
+        typer.Option(
+            "--trace",
+            help="Follow the first packet that takes another path because of the first cut, "
+            "under the last policy.",
+        ),
+    ] = False,
+    trace_packet: Annotated[
+        str | None,
+        typer.Option(
+            "--trace-packet", metavar="SRC:DST:N", help="Follow this data packet instead."
+        ),
+    ] = None,
+    trace_all: Annotated[
+        bool, typer.Option("--trace-all", help="Follow it through every assignment.")
+    ] = False,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, help="Policies at a time.")
+        int | None,
+        typer.Option("--jobs", "-j", min=1, metavar="N", help="Policies at a time [one a CPU]."),
     ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Instead of the scenario's seed.")
+    ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No table and no progress bar.")
+    ] = False,
 ) -> None:
-    """Run a scenario under each policy and compare what happened to the packets."""
-    report = run(scenarios.load(file), policies=policy, program=program, jobs=jobs)
-    if json_file is not None:
-        json_file.write_text(report.to_json())
-    console = Console()
-    for found in report.policies.values():
-        console.print(found.policy, found.completion_us, found.ratio, found.lost_packets)
+    """Run a scenario under each policy and compare what happened to the packets.
+
+    Ends with 0 when every policy completed, with 3 when one did not, with 1 for a mistake in a file
+    or an option.
+    """
+    scenario = files.scenario(file, seed)
+    request = None
+    if trace_packet is not None:
+        request = TraceRequest.parse(trace_packet, trace_all)
+    elif trace or trace_all:
+        request = TraceRequest(every_step=trace_all)
+    with files.output(json_file) as write, RunProgress(quiet) as progress:
+        report = run(
+            scenario,
+            policies=policy,
+            program=None if program is None else files.program(program),
+            control_plane=control_plane,
+            jobs=jobs,
+            trace=request,
+            progress=progress,
+        )
+        write(report.to_json())
+    if not quiet:
+        show(scenario, report, _console(on_stderr=str(json_file) == "-"))
+    _show_traces(report)
     if not report.completed:
-        raise typer.Exit(1)
+        raise typer.Exit(INCOMPLETE)
 
 
-def _defines(texts: list[str] | None) -> dict[str, str]:
-    return {name: value or "1" for name, _, value in (t.partition("=") for t in texts or ())}
+def _console(on_stderr: bool) -> Console:
+    console = Console(stderr=on_stderr)
+    if not console.is_terminal:
+        console.width = _FILE_WIDTH  # what goes to a file or a pipe is not to be broken at 80
+    return console
 
 
-@app.command("compile")
+def _show_traces(report: RunReport) -> None:
+    for found in report.policies.values():
+        if found.trace is not None:
+            typer.echo(f"\nOne packet's way under {found.trace.text}")
+
+
+@app.command("compile", no_args_is_help=True)
 def compile_command(
-    program: Annotated[Path, typer.Argument(metavar="PROGRAM.p4")],
-    include: Annotated[list[Path] | None, typer.Option("--include", "-I")] = None,
-    define: Annotated[list[str] | None, typer.Option("--define", "-D")] = None,
-    p4info: Annotated[Path | None, typer.Option("--p4info")] = None,
-    entries: Annotated[Path | None, typer.Option("--entries")] = None,
-    show_ir: Annotated[bool, typer.Option("--print-ir")] = False,
+    program: Annotated[Path, typer.Argument(metavar="PROGRAM.p4", help="A v1model program.")],
+    include: Include = None,
+    define: Define = None,
+    p4info: Annotated[
+        Path | None,
+        typer.Option("--p4info", metavar="FILE", help="Write P4Info as protobuf text."),
+    ] = None,
+    entries: Annotated[
+        Path | None,
+        typer.Option("--entries", metavar="FILE", help="Write the program's own table entries."),
+    ] = None,
+    show_ir: Annotated[
+        bool, typer.Option("--print-ir", help="Print the intermediate representation.")
+    ] = False,
 ) -> None:
-    """Compile a v1model program; write its P4Info and its own entries as protobuf text."""
-    compiled = compile(program, include_dirs=include or (), defines=_defines(define))
-    _warn(compiled)
-    if p4info is not None:
-        p4info.write_text(text_format.MessageToString(compiled.p4info))
-    if entries is not None:
-        request = p4r.WriteRequest(updates=compiled.entries)
-        entries.write_text(text_format.MessageToString(request))
+    """Compile a P4 program; FILE may be - for standard output."""
+    compiled = files.program(program, include, define)
+    with files.output(p4info) as write:
+        write(files.p4info_text(compiled))
+    with files.output(entries) as write:
+        write(files.entries_text(compiled))
     if show_ir:
         typer.echo(print_ir(compiled.ir), nl=False)
 
 
-def _warn(program: CompiledProgram) -> None:
-    for warning in program.warnings:
-        typer.echo(str(warning), err=True)
+@app.command("check", no_args_is_help=True)
+def check_command(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Scenarios (.yaml), programs (.p4).")
+    ],
+    include: Include = None,
+    define: Define = None,
+) -> None:
+    """Check scenarios and P4 programs; tell every mistake."""
+    failed = 0
+    for path in paths:
+        try:
+            files.check(path, include, define)
+        except Exception as error:
+            failed = max(failed, tell(error, debug=False))
+        else:
+            typer.echo(f"{path}: OK")
+    if failed:
+        raise typer.Exit(failed)
 
 
-@app.command("check")
-def check_command(path: Annotated[Path, typer.Argument(metavar="FILE")]) -> None:
-    """Check a scenario or a P4 program; tell every mistake."""
-    if path.suffix == ".p4":
-        _warn(compile(path))
-    else:
-        scenarios.load(path)
-    typer.echo(f"{path}: OK")
+@app.command("switch")
+def switch_command(
+    program: Annotated[
+        Path | None,
+        typer.Argument(metavar="[PROGRAM.p4]", help="Without one, a controller loads it."),
+    ] = None,
+    grpc: Annotated[
+        str, typer.Option("--grpc", metavar="HOST:PORT", help="P4Runtime here; port 0 picks one.")
+    ] = "127.0.0.1:9559",
+    pcap_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--pcap-dir",
+            metavar="DIR",
+            help="Port N reads DIR/N.pcap (a file or a named pipe) and writes DIR/N_out.pcap.",
+        ),
+    ] = None,
+    ports: Annotated[
+        str,
+        typer.Option("--ports", metavar="N", help="Ports 1 to N, or a list such as 0,2-5."),
+    ] = "",
+    device_id: Annotated[int, typer.Option("--device-id", min=1, metavar="N")] = 1,
+    cpu_port: Annotated[int, typer.Option("--cpu-port", min=0, max=511, metavar="N")] = 510,
+    speed: Annotated[
+        float,
+        typer.Option(
+            "--speed", min=0, metavar="X", help="Replay input X times as fast; 0: at once."
+        ),
+    ] = 1.0,
+    input_delay_s: Annotated[
+        float,
+        typer.Option("--input-delay", min=0, metavar="S", help="Hold input back for S seconds."),
+    ] = 0.0,
+    exit_when_done: Annotated[
+        bool, typer.Option("--exit-when-done", help="End when all input files are used up.")
+    ] = False,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="Seed of the program's random numbers.")
+    ] = 0,
+    include: Include = None,
+    define: Define = None,
+) -> None:
+    """Run one switch in real time, served by P4Runtime, with capture files as ports."""
+    options = ServeOptions(
+        grpc=grpc,
+        pcap_dir=pcap_dir,
+        ports=parse_ports(ports),
+        speed=speed,
+        input_delay_s=input_delay_s,
+        exit_when_done=exit_when_done,
+        seed=seed,
+        device_id=device_id,
+        switch=replace(SwitchConfig(), cpu_port=cpu_port),
+    )
+    if exit_when_done and pcap_dir is None:
+        raise UserError("--exit-when-done needs --pcap-dir: there is no input to be used up")
+    serve_switch(None if program is None else files.program(program, include, define), options)
 
 
-def main() -> None:
-    """The `sglb` command."""
+@app.command("version")
+def version_command() -> None:
+    """Print the versions of sglb and of what it stands on."""
+    for name, number in versions().items():
+        typer.echo(f"{name} {number}")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The `sglb` command; `arguments` instead of the process's own. Ends by SystemExit."""
+    given = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in given
     try:
-        app()
-    except USER_ERRORS as error:
-        typer.echo(f"error: {error}", err=True)
-        if "--debug" in sys.argv:
-            traceback.print_exc()
-        sys.exit(1)
+        app([a for a in given if a != "--debug"])
+    except Exception as error:
+        sys.exit(tell(error, debug))

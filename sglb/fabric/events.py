@@ -166,6 +166,10 @@ class EventLog:
     def __len__(self) -> int:
         return len(self._events)
 
+    def since(self, number: int) -> list[Event]:
+        """The records after the first `number`."""
+        return self._events[number:]
+
     def of(self, kind: type[E]) -> list[E]:
         """All records of one kind."""
         return [e for e in self._events if isinstance(e, kind)]

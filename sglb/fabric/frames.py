@@ -43,6 +43,20 @@ def traffic(frame: bytes) -> Traffic:
     return Traffic.ACK if frame[at] == _ROCE_ACK else Traffic.DATA
 
 
+def packet_identity(frame: bytes) -> bytes | None:
+    """What stays the same in a host's data packet on its way, and when it is sent again.
+
+    Destination address, queue pair and PSN; None for other frames.
+    """
+    if traffic(frame) is not Traffic.DATA:
+        return None
+    if frame[12:14] == _IPV4:
+        address, bth = frame[30:34], _BTH_IPV4
+    else:
+        address, bth = frame[38:54], _BTH_IPV6
+    return address + frame[bth + 5 : bth + 8] + frame[bth + 9 : bth + 12]
+
+
 def note(frame: bytes) -> tuple[int, bool] | None:
     """(origin, whether it tells of a path that is down) of a SyncMesh notification, else None."""
     if frame[12:14] != SYNCMESH or len(frame) < _NOTE_BYTES or frame[14] & 0xF != _NOTE:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sglb.fabric import metrics
 from sglb.fabric.bounds import LowerBound
 from sglb.fabric.control import ControlPlaneFactory, load_control_plane
+from sglb.fabric.packet_trace import Follower, TraceRequest
 from sglb.fabric.recovery import recoveries
 from sglb.fabric.report import FlowsReport, PolicyReport, RecoveryReport, to_us, worst
 from sglb.fabric.scenario import Scenario
@@ -25,13 +26,21 @@ class PolicyJob:
     control_plane: str | ControlPlaneFactory
     bound: LowerBound
     ideal_fct_ps: tuple[int, ...]
+    trace: TraceRequest | None = None
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> PolicyReport:
         """Run it. Raises what the control plane raises, and `BoundViolation`."""
         control = self.control_plane
         factory = load_control_plane(control) if isinstance(control, str) else control
-        simulation = Simulation(self.scenario, self.policy, self.program, factory)
-        return self._summary(simulation.run(progress))
+        follower = None if self.trace is None else Follower(self.scenario, self.trace)
+        recorder = None if follower is None else follower.recorder
+        simulation = Simulation(self.scenario, self.policy, self.program, factory, recorder)
+        if follower is not None:
+            follower.watch(simulation.log)
+        report = self._summary(simulation.run(progress))
+        if follower is None:
+            return report
+        return replace(report, trace=follower.tell(self.policy, self.program.p4info))
 
     def _summary(self, run: PolicyRun) -> PolicyReport:
         scenario = self.scenario

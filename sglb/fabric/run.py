@@ -11,6 +11,7 @@ from pathlib import Path
 from sglb import programs
 from sglb.fabric.bounds import LowerBound, ideal_fct_ps, lower_bound
 from sglb.fabric.control import ControlPlaneFactory, load_control_plane
+from sglb.fabric.packet_trace import TraceRequest
 from sglb.fabric.policy_job import PolicyJob
 from sglb.fabric.report import BoundReport, PolicyReport, RunReport
 from sglb.fabric.scenario import Scenario, load, ns_to_ps
@@ -36,6 +37,7 @@ def run(
     program: CompiledProgram | str | Path | None = None,
     control_plane: str | ControlPlaneFactory = "default",
     jobs: int | None = None,
+    trace: TraceRequest | None = None,
     progress: Progress | None = None,
 ) -> RunReport:
     """Run a scenario under each policy in virtual time and report what happened to the packets.
@@ -44,14 +46,16 @@ def run(
     `program` is what every switch runs (a path or a compiled program; by default the one that comes
     with sglb), `control_plane` who fills and steers the switches: the name of an installed one or a
     factory. At most `jobs` policies run at a time, by default one for each processor; the result is
-    the same for any number.
+    the same for any number. `trace` asks for one packet's way under the last policy that runs.
 
     Raises `SourceError` for a bad scenario, `P4Errors` for a bad program, `UnknownPolicyError`,
-    `ControlPlaneNotFoundError`, `BoundError` when the workload can never complete, `WorkerError`
-    when a run fails, and `BoundViolation` when a result is impossibly good.
+    `ControlPlaneNotFoundError`, `TraceRequestError`, `BoundError` when the workload can never
+    complete, `WorkerError` when a run fails, and `BoundViolation` when a result is impossibly good.
     """
     given = scenario if isinstance(scenario, Scenario) else load(scenario)
     chosen = _chosen(given, policies)
+    if trace is not None:
+        trace.check(given.topology)
     compiled = _program(program)
     if isinstance(control_plane, str):
         load_control_plane(control_plane)  # a wrong name is better told before anything runs
@@ -59,7 +63,12 @@ def run(
     latency_ps = ns_to_ps(given.model.switch.pipeline_latency_ns)
     bound = lower_bound(given.topology, given.faults, given.workload, transport, latency_ps)
     ideal = tuple(ideal_fct_ps(given.topology, given.workload, transport, latency_ps))
-    made = [PolicyJob(given, p, compiled, control_plane, bound, ideal) for p in chosen]
+    made = [
+        PolicyJob(
+            given, p, compiled, control_plane, bound, ideal, trace if p == chosen[-1] else None
+        )
+        for p in chosen
+    ]
     reports = run_jobs(made, jobs or _processors(), progress)
     return _report(given, compiled, bound, reports)
 
@@ -71,8 +80,8 @@ def _chosen(scenario: Scenario, policies: Sequence[str] | None) -> list[str]:
         if policy not in scenario.policies:
             known = ", ".join(scenario.policies)
             raise UnknownPolicyError(
-                f"{scenario.file}: there is no policy {policy!r}"
-                f"{closest(policy, scenario.policies)}; it compares {known}"
+                f"{scenario.file}: there is no policy {policy!r}, the scenario compares {known}"
+                f"{closest(policy, scenario.policies)}"
             )
     return list(dict.fromkeys(policies))
 
@@ -87,19 +96,23 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def versions() -> dict[str, str]:
+    """Versions of sglb and of what decides its results, by name."""
+    found = {name: version(name) for name in ("sglb", *_STANDS_ON)}
+    return found | {"python": platform.python_version()}
+
+
 def _report(
     scenario: Scenario,
     program: CompiledProgram,
     bound: LowerBound,
     reports: Sequence[PolicyReport],
 ) -> RunReport:
-    versions = {name: version(name) for name in ("sglb", *_STANDS_ON)}
-    versions |= {"python": platform.python_version(), "program": program.digest}
     return RunReport(
         scenario.model.model_dump(mode="json", by_alias=True),
         scenario.name,
         scenario.model.seed,
-        versions,
+        versions() | {"program": program.digest},
         BoundReport.all_of(bound),
         {report.policy: report for report in reports},
     )

@@ -1,0 +1,86 @@
+"""Files that the commands read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+from finsy.proto import p4r
+from google.protobuf import text_format
+
+from sglb.cli.errors import UserError
+from sglb.fabric import scenario as scenarios
+from sglb.fabric.scenario import Scenario
+from sglb.fabric.yaml_source import read_file
+from sglb.p4.compiler import CompiledProgram, compile  # noqa: A004 - the documented name
+
+
+def scenario(path: Path, seed: int | None = None) -> Scenario:
+    """A checked scenario, with another seed if one is given. Raises `SourceError`."""
+    source = read_file(path)
+    if seed is not None:
+        source.data["seed"] = seed
+    return scenarios.check(source)
+
+
+def program(
+    path: Path, include: Sequence[Path] | None = None, define: Sequence[str] | None = None
+) -> CompiledProgram:
+    """A compiled program, its warnings told. Raises `P4Errors`, `UserError` for a bad -D."""
+    compiled = compile(path, include_dirs=include or (), defines=_macros(define or ()))
+    for warning in compiled.warnings:
+        typer.echo(str(warning), err=True)
+    return compiled
+
+
+def _macros(texts: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name.isidentifier() or not name.isascii():
+            raise UserError(f"-D {text}: {name!r} is no name for a macro; write NAME or NAME=VALUE")
+        found[name] = value if equals else "1"
+    return found
+
+
+def check(path: Path, include: Sequence[Path] | None, define: Sequence[str] | None) -> None:
+    """Read and check a file by its kind. Raises what is wrong with it."""
+    if path.suffix == ".p4":
+        program(path, include, define)
+    elif path.suffix in (".yaml", ".yml"):
+        scenario(path)
+    else:
+        raise UserError(f"{path}: neither a scenario (.yaml, .yml) nor a program (.p4)")
+
+
+def p4info_text(compiled: CompiledProgram) -> str:
+    """P4Info as protobuf text."""
+    return str(text_format.MessageToString(compiled.p4info))
+
+
+def entries_text(compiled: CompiledProgram) -> str:
+    """The program's own entries as a WriteRequest in protobuf text."""
+    return str(text_format.MessageToString(p4r.WriteRequest(updates=compiled.entries)))
+
+
+@contextmanager
+def output(path: Path | None) -> Iterator[Callable[[str], None]]:
+    """How to write a text to a file, to standard output (`-`) or nowhere (None).
+
+    The file is opened first, so that a bad path is told before the work; it takes its new content
+    only when the work has succeeded. Raises OSError.
+    """
+    if path is None:
+        yield lambda _: None
+    elif str(path) == "-":
+        yield lambda text: typer.echo(text, nl=False)
+    else:
+        with path.open("a", encoding="utf-8") as stream:
+
+            def write(text: str) -> None:
+                stream.truncate(0)
+                stream.write(text)
+
+            yield write

@@ -1,0 +1,170 @@
+"""The comparison as a table that needs no manual."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from sglb.cli import words
+from sglb.fabric.report import PolicyReport, RunReport, SplitReport
+from sglb.fabric.scenario import Scenario
+
+
+_MAX_ROLES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column: heading, what to show, by what to find the best (smallest), and a footnote."""
+
+    heading: str
+    show: Callable[[PolicyReport], str]
+    rank: Callable[[PolicyReport], float | None]
+    note: str
+
+
+def _time(value_us: float) -> str:
+    return f"{value_us:,.1f}"
+
+
+def _completion(found: PolicyReport) -> str:
+    if found.completion_us is None:
+        return f"{found.flows.all - found.flows.completed} flows open"
+    return _time(found.completion_us)
+
+
+def _recovery(found: PolicyReport) -> str:
+    return "-" if found.recovery is None else _time(found.recovery.total_us)
+
+
+def _part(found: PolicyReport, part: Callable[[SplitReport], float]) -> str:
+    split = found.recovery
+    return _time(part(split)) if split is not None and split.total_us else "-"
+
+
+def _side(split: SplitReport) -> str:
+    return _time(split.total_us) if split.total_us else "-"
+
+
+def _columns(report: RunReport) -> list[_Column]:
+    found = [
+        _Column(
+            "completion us",
+            _completion,
+            lambda p: p.completion_us,
+            "from the first byte's start until every receiver has every byte",
+        ),
+        _Column(
+            "x bound",
+            lambda p: "-" if p.ratio is None else f"{p.ratio:.3f}",
+            lambda p: p.ratio,
+            f"completion over the lower bound of {_time(report.lower_bound_us)} us that no "
+            f"balancing can beat (here: {report.lower_bounds[0].what})",
+        ),
+        _Column(
+            "lost",
+            lambda p: f"{p.lost_packets:,}",
+            lambda p: p.lost_packets,
+            "data packets sent that never arrived; the hosts send them again",
+        ),
+    ]
+    if any(p.recoveries for p in report.policies.values()):
+        found += [
+            _Column(
+                "recovery us",
+                _recovery,
+                lambda p: None if p.recovery is None else p.recovery.total_us,
+                "from the cut to the last packet lost by it or sent into the dead path (the longest, "
+                "if there are several cuts)",
+            ),
+            _Column(
+                "= detect",
+                lambda p: _part(p, lambda split: split.detection_us),
+                lambda _: None,
+                "until a switch, or routing, saw that something was cut",
+            ),
+            _Column(
+                "+ notify",
+                lambda p: _part(p, lambda split: split.notification_us),
+                lambda _: None,
+                "until the last switch that still sent there was told by another one",
+            ),
+            _Column(
+                "+ react",
+                lambda p: _part(p, lambda split: split.reaction_us),
+                lambda _: None,
+                "until it stopped, and the last packet under way was lost",
+            ),
+        ]
+    found.append(
+        _Column(
+            "max queue",
+            lambda p: words.size(p.max_queue_bytes),
+            lambda p: p.max_queue_bytes,
+            "the deepest that any switch port's queue ever was",
+        )
+    )
+    return found
+
+
+def show(scenario: Scenario, report: RunReport, console: Console) -> None:
+    """Print title, table, footnotes and assumptions."""
+    console.print(Text(report.name, style="bold"), Text(f"(seed {report.seed})"))
+    for name, text in (
+        ("fabric", words.fabric(scenario.topology)),
+        ("workload", words.workload(scenario)),
+        ("faults", words.faults(scenario)),
+    ):
+        console.print(f"{name:9} {escape(text)}", highlight=False)
+    columns = _columns(report)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("policy")
+    for number, column in enumerate(columns, 1):
+        table.add_column(f"{column.heading} [dim]{number}[/]", justify="right", no_wrap=True)
+    best = [_best(column, report) for column in columns]
+    for found in report.policies.values():
+        cells = [found.policy]
+        for column, smallest in zip(columns, best, strict=True):
+            text = column.show(found)
+            is_best = smallest is not None and column.rank(found) == smallest
+            cells.append(f"[bold green]{text}*[/]" if is_best else f"{text} ")
+        table.add_row(*cells)
+    console.print()
+    console.print(table)
+    console.print()
+    for number, column in enumerate(columns, 1):
+        console.print(f"[dim]{number}[/] {escape(column.note)}", highlight=False)
+    console.print("* best of the column", highlight=False)
+    console.print()
+    console.print("All times are virtual; what they assume:", highlight=False)
+    for fact in words.assumptions(scenario):
+        console.print(f"- {escape(fact)}", highlight=False)
+    _show_roles(report, console)
+
+
+def _best(column: _Column, report: RunReport) -> float | None:
+    """The smallest value of a column, None when all are alike."""
+    values = [v for p in report.policies.values() if (v := column.rank(p)) is not None]
+    return min(values) if len(set(values)) > 1 else None
+
+
+def _show_roles(report: RunReport, console: Console) -> None:
+    """Recovery seen from switches at the cut and from others, where there was a cut."""
+    lines = [
+        f"  {p.policy}, {r.fault}: {_side(r.local)} at the cut, {_side(r.remote)} elsewhere"
+        for p in report.policies.values()
+        for r in p.recoveries
+    ]
+    if not lines:
+        return
+    if len(lines) > _MAX_ROLES:
+        lines[_MAX_ROLES:] = [f"  and {len(lines) - _MAX_ROLES} more: see --json"]
+    console.print()
+    console.print("Recovery (us) of switches at the cut, and of others:", highlight=False)
+    for line in lines:
+        console.print(escape(line), highlight=False)

@@ -1,0 +1,123 @@
+"""A scenario in words: fabric, workload, faults and the timing that a run assumes."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from sglb.fabric.faults import Fault, FaultKind
+from sglb.fabric.scenario import Scenario
+from sglb.fabric.topology import LinkSpec, NodeKind, Topology
+from sglb.switch.clock import PS_PER_NS, PS_PER_US
+
+_GIGA = 1e9
+_PLURALS = {
+    NodeKind.LEAF: "leaves",
+    NodeKind.SPINE: "spines",
+    NodeKind.CORE: "cores",
+    NodeKind.HOST: "hosts",
+}
+_MAX_FAULTS = 6
+
+
+def number(value: float) -> str:
+    """A number without needless digits, with thousands set apart."""
+    return f"{value:,.3f}".rstrip("0").rstrip(".")
+
+
+def size(count_bytes: float) -> str:
+    """Bytes in the largest unit that keeps the number above 1."""
+    if count_bytes < 1_000:
+        return f"{count_bytes:g} B"
+    if count_bytes < 1_000_000:
+        return f"{count_bytes / 1_000:.3g} kB"
+    return f"{number(count_bytes / 1_000_000)} MB"
+
+
+def fabric(topology: Topology) -> str:
+    """`4 leaves, 4 spines, 16 hosts`."""
+    parts = []
+    for kind, plural in _PLURALS.items():
+        count = sum(node.kind is kind for node in topology.nodes)
+        if count:
+            parts.append(f"{count} {plural if count > 1 else kind}")
+    return ", ".join(parts)
+
+
+def workload(scenario: Scenario) -> str:
+    """`all-to-all, 163,840 bytes a pair: 240 flows`."""
+    block = scenario.model.workload
+    flows = scenario.workload.flows
+    total = sum(flow.size_bytes for flow in flows)
+    if block.all_to_all is not None:
+        what = f"all-to-all, {size(block.all_to_all.bytes_per_pair)} a pair"
+    elif block.ring_all_reduce is not None:
+        what = f"ring all-reduce of {size(block.ring_all_reduce.bytes)}"
+    elif block.incast is not None:
+        what = f"incast to {block.incast.to}, {size(block.incast.bytes)} a sender"
+    elif block.permutation is not None:
+        what = f"permutation, {size(block.permutation.bytes)} a host"
+    else:
+        what = "a list of flows"
+    many = f"{len(flows)} flows" if len(flows) > 1 else "1 flow"
+    return f"{what} ({many}, {size(total)})"
+
+
+def faults(scenario: Scenario) -> str:
+    """`leaf0-spine1: link down at 60 us, link up at 300,000 us`."""
+    if not scenario.faults:
+        return "none"
+    texts = []
+    for label, some in groupby(scenario.faults, key=lambda f: f.label):
+        texts.append(f"{label}: " + ", ".join(_fault(fault) for fault in some))
+    if len(texts) > _MAX_FAULTS:
+        texts[_MAX_FAULTS:] = [f"and {len(texts) - _MAX_FAULTS} more"]
+    return "; ".join(texts)
+
+
+def _fault(fault: Fault) -> str:
+    what = str(fault.kind)
+    if fault.kind is FaultKind.LINK_RATE:
+        what = f"{number(fault.rate_bps / _GIGA)} Gbit/s"
+    return f"{what} at {number(fault.time_ps / PS_PER_US)} us"
+
+
+def links(topology: Topology) -> str:
+    """`100 Gbit/s and 500 ns one way, but leaf2-spine3 50 Gbit/s`, by the commonest kind."""
+    counts: dict[LinkSpec, int] = {}
+    for link in topology.links:
+        counts[link.spec] = counts.get(link.spec, 0) + 1
+    usual = max(counts, key=lambda spec: counts[spec])
+    odd = [link for link in topology.links if link.spec != usual]
+    text = f"{_rate(usual)} and {number(usual.delay_ps / PS_PER_NS)} ns one way"
+    if not odd:
+        return text
+    named = [f"{link.name} {_difference(link.spec, usual)}" for link in odd[:_MAX_FAULTS]]
+    if len(odd) > len(named):
+        named.append(f"{len(odd) - len(named)} others differ too")
+    return f"{text}, but {', '.join(named)}"
+
+
+def _rate(spec: LinkSpec) -> str:
+    return f"{number(spec.rate_bps / _GIGA)} Gbit/s"
+
+
+def _difference(spec: LinkSpec, usual: LinkSpec) -> str:
+    parts = [_rate(spec)] if spec.rate_bps != usual.rate_bps else []
+    if spec.delay_ps != usual.delay_ps:
+        parts.append(f"{number(spec.delay_ps / PS_PER_NS)} ns")
+    return " ".join(parts)
+
+
+def assumptions(scenario: Scenario) -> list[str]:
+    """The timing that the figures stand on, one fact each."""
+    model = scenario.model
+    switch, slow, host = model.switch, model.control_plane, model.transport
+    return [
+        f"links: {links(scenario.topology)}",
+        f"switches: pipeline {number(switch.pipeline_latency_ns)} ns, port down detected after "
+        f"{number(switch.port_down_detection_us)} us, queue limit {size(switch.queue_bytes)}",
+        f"routing (slow path): failure detection {number(slow.failure_detection_ms)} ms, reaction "
+        f"{number(slow.reaction_ms)} ms, restoring {number(slow.restore_ms)} ms",
+        f"hosts: RoCEv2 with selective repeat, MTU {host.mtu_bytes} B, window "
+        f"{host.window_packets} packets, timeout {number(host.rto_us)} us; no PFC, no rate control",
+    ]
