@@ -14,7 +14,6 @@ from sglb.cli import words
 from sglb.fabric.report import PolicyReport, RunReport, SplitReport
 from sglb.fabric.scenario import Scenario
 
-
 _MAX_ROLES = 20
 
 
@@ -54,20 +53,20 @@ def _side(split: SplitReport) -> str:
 def _columns(report: RunReport) -> list[_Column]:
     found = [
         _Column(
-            "completion us",
+            "completion\nus",
             _completion,
             lambda p: p.completion_us,
             "from the first byte's start until every receiver has every byte",
         ),
         _Column(
-            "x bound",
-            lambda p: "-" if p.ratio is None else f"{p.ratio:.3f}",
+            "times\nbound",
+            lambda p: "-" if p.ratio is None else f"{p.ratio:,.{3 if p.ratio < 100 else 1}f}",
             lambda p: p.ratio,
             f"completion over the lower bound of {_time(report.lower_bound_us)} us that no "
             f"balancing can beat (here: {report.lower_bounds[0].what})",
         ),
         _Column(
-            "lost",
+            "packets\nlost",
             lambda p: f"{p.lost_packets:,}",
             lambda p: p.lost_packets,
             "data packets sent that never arrived; the hosts send them again",
@@ -76,26 +75,26 @@ def _columns(report: RunReport) -> list[_Column]:
     if any(p.recoveries for p in report.policies.values()):
         found += [
             _Column(
-                "recovery us",
+                "recovery\nus",
                 _recovery,
                 lambda p: None if p.recovery is None else p.recovery.total_us,
                 "from the cut to the last packet lost by it or sent into the dead path (the longest, "
                 "if there are several cuts)",
             ),
             _Column(
-                "= detect",
+                "=\ndetect",
                 lambda p: _part(p, lambda split: split.detection_us),
                 lambda _: None,
                 "until a switch, or routing, saw that something was cut",
             ),
             _Column(
-                "+ notify",
+                "+\nnotify",
                 lambda p: _part(p, lambda split: split.notification_us),
                 lambda _: None,
                 "until the last switch that still sent there was told by another one",
             ),
             _Column(
-                "+ react",
+                "+\nreact",
                 lambda p: _part(p, lambda split: split.reaction_us),
                 lambda _: None,
                 "until it stopped, and the last packet under way was lost",
@@ -103,7 +102,7 @@ def _columns(report: RunReport) -> list[_Column]:
         ]
     found.append(
         _Column(
-            "max queue",
+            "max\nqueue",
             lambda p: words.size(p.max_queue_bytes),
             lambda p: p.max_queue_bytes,
             "the deepest that any switch port's queue ever was",
@@ -122,8 +121,8 @@ def show(scenario: Scenario, report: RunReport, console: Console) -> None:
     ):
         console.print(f"{name:9} {escape(text)}", highlight=False)
     columns = _columns(report)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("policy")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("\npolicy")
     for number, column in enumerate(columns, 1):
         table.add_column(f"{column.heading} [dim]{number}[/]", justify="right", no_wrap=True)
     best = [_best(column, report) for column in columns]
@@ -132,7 +131,8 @@ def show(scenario: Scenario, report: RunReport, console: Console) -> None:
         for column, smallest in zip(columns, best, strict=True):
             text = column.show(found)
             is_best = smallest is not None and column.rank(found) == smallest
-            cells.append(f"[bold green]{text}*[/]" if is_best else f"{text} ")
+            pad = "" if smallest is None else " "
+            cells.append(f"[bold green]{text}*[/]" if is_best else text + pad)
         table.add_row(*cells)
     console.print()
     console.print(table)
