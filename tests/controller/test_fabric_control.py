@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 from controller_kit import program
-from finsy import P4RegisterEntry
+from finsy import Match, P4RegisterEntry, P4TableEntry
 
 from controller.fabric_control import FabricControl
+from controller.plan import T_DESTINATIONS, T_SLOTS
 from sglb.fabric import scenario
 from sglb.fabric.events import (
     Event,
     FlowCompleted,
     PacketLost,
+    PortDownSeen,
     SlowPathSaw,
     TableWritten,
 )
@@ -22,6 +24,7 @@ from sglb.fabric.recovery import Recovery, recoveries
 from sglb.fabric.simulation import PolicyRun, Simulation
 from sglb.switch.clock import PS_PER_US
 from sglb.switch.p4runtime.client import InProcessClient
+from sglb.syncmesh.dataplane import Lane
 
 POLICIES = ("ecmp", "flowlet", "spray", "dlb", "glb")
 # Detection 100 us, reaction 60 us, restore 40 us: a slow path that fits a short run.
@@ -63,12 +66,17 @@ class Run:
         """Times in us of the controller's writes after the start."""
         return sorted({e.time_ps / PS_PER_US for e in self.events(TableWritten) if e.time_ps})
 
+    def reader(self, switch_id: int) -> InProcessClient:
+        """A client that is not primary."""
+        return InProcessClient(self.simulation.services[switch_id], election_id=0)
+
     def down_lanes(self) -> list[int]:
         """Every bank's set of lanes that some data plane holds for dead, where it is not empty."""
         found: list[int] = []
-        for service in self.simulation.services.values():
-            client = InProcessClient(service, role=None, election_id=0)
-            cells: Sequence[P4RegisterEntry] = client.read(P4RegisterEntry("local_down"))
+        for switch_id in self.simulation.services:
+            cells: Sequence[P4RegisterEntry] = self.reader(switch_id).read(
+                P4RegisterEntry("local_down")
+            )
             found += [cell.data for cell in cells if isinstance(cell.data, int)]
         return [lanes for lanes in found if lanes]
 
@@ -139,3 +147,118 @@ def test_a_short_cut_that_routing_never_noticed_still_ends_for_the_data_planes()
     assert run.written() == []
     assert run.down_lanes() == []
     assert run.result.control["links"] == {}
+
+
+HOLE = [{"at_us": 200, "blackhole": "leaf1->spine0"}, {"at_us": 900, "heal": "leaf1->spine0"}]
+
+
+def test_routing_finds_a_one_way_hole_by_its_probes_and_takes_the_link_back() -> None:
+    run = Run("spray", kib=3072, faults=HOLE, transport={"rto_us": 50, "rto_max_us": 100})
+    assert run.result.completed
+    # The last probe before 200 was heard less than a third of 100 us before it (plus a microsecond
+    # or two on the way), and 100 us after it the link is down for routing; tables follow 60 later.
+    (down_us, down), (up_us, up) = run.saw()
+    assert (down, up) == (False, True)
+    assert 200 + 66 < down_us < 200 + 102
+    # The first probe after 900 is heard within a third of 100 us.
+    assert 900 < up_us < 900 + 36
+    assert run.written() == pytest.approx([down_us + 60, up_us + 40])
+    assert run.events(PortDownSeen) == []
+
+
+def test_glb_finds_a_hole_by_heartbeats_before_routing_does() -> None:
+    sync = {"heartbeat_us": 10, "missed_count": 3, "hello_us": 100, "hold_us": 350}
+    run = Run("glb", kib=3072, faults=HOLE, syncmesh=sync)
+    assert run.result.completed
+    first = run.events(PortDownSeen)[0]
+    assert first.cause == "heartbeat"
+    assert 200 + 20 < first.time_ps / PS_PER_US < 200 + 45
+    (down_us, _), (up_us, _) = run.saw()
+    assert down_us == first.time_ps / PS_PER_US
+    assert 900 < up_us < 960
+    assert run.down_lanes() == []
+    assert run.result.control["links"] == {}
+
+
+def test_glb_avoids_a_hole_in_both_directions_that_no_agent_can_tell_of() -> None:
+    faults = [{"at_us": 200, "blackhole": "leaf1-spine0"}, {"at_us": 900, "heal": "leaf1-spine0"}]
+    sync = {"heartbeat_us": 10, "missed_count": 3, "hello_us": 100, "hold_us": 350}
+    run = Run("glb", kib=3072, faults=faults, syncmesh=sync)
+    assert run.result.completed
+    assert run.recovery().overall.total_ps < 50 * PS_PER_US
+    assert [up for _, up in run.saw()] == [False, True]
+    assert run.down_lanes() == []
+
+
+RESTART = [{"at_us": 100, "down_switch": "spine0"}, {"at_us": 400, "up_switch": "spine0"}]
+
+
+@pytest.mark.parametrize("policy", ["spray", "glb"])
+def test_a_switch_that_restarts_is_filled_again_and_used_again(policy: str) -> None:
+    run = Run(policy, kib=3072, faults=RESTART, transport={"rto_us": 50, "rto_max_us": 100})
+    assert run.result.completed
+    assert run.result.control["links"] == {}
+    assert run.down_lanes() == []
+    refilled = [e for e in run.events(TableWritten) if e.time_ps == 440 * PS_PER_US]
+    assert [run.topology.by_id(e.node).name for e in refilled] == ["spine0"]
+    # spine0 is away for 340 of about 1100 us.
+    assert run.sent("spine0", "leaf1") > run.sent("spine1", "leaf1") / 2
+
+
+def test_neighbours_believe_a_restarted_switch() -> None:
+    run = Run("glb", kib=3072, faults=[*RESTART, {"at_us": 700, "down": "leaf1-spine0"}])
+    assert run.result.completed
+    cut = recoveries(run.result.log, run.topology)[1]
+    assert (cut.label, cut.cut_ps) == ("leaf1-spine0", 700 * PS_PER_US)
+    assert cut.remote.sent_into_dead_path > 0
+    # Not only told in time: what leaf0 had in its queue for spine0 by then is sent there all the same.
+    assert cut.overall.total_ps < 45 * PS_PER_US
+
+
+def test_shares_follow_a_new_rate_after_the_reaction() -> None:
+    faults = [{"at_us": 100, "rate": {"link": "leaf1-spine0", "gbps": 12.5}}]
+    run = Run("glb", kib=1024, faults=faults)
+    assert run.result.completed
+    assert run.written() == [160]
+    leaf0 = run.reader(run.topology.node("leaf0").id)
+    dst = run.topology.node("leaf1").id
+    [group] = leaf0.read(P4TableEntry(T_DESTINATIONS, match=Match(dst=dst)))
+    number = group.action.args["index"]
+    slots = [e for e in leaf0.read(P4TableEntry(T_SLOTS)) if e.match["group"] == number]
+    first = [e.action.args["one"] for e in slots]
+    # 12.5 of 37.5 Gbit/s: a third of 64 slots for spine0 (lane 0), rounded.
+    assert (first.count(Lane(0, 0).bit), first.count(Lane(0, 1).bit)) == (21, 43)
+
+
+def test_a_lost_notification_heals_without_another_change() -> None:
+    # Every SyncMesh frame from spine0 to leaf0 is lost around the cut: leaf0 is not told.
+    lossy = {
+        "host": {"rate_gbps": 25},
+        "fabric": {"rate_gbps": 25},
+        "overrides": [
+            {
+                "between": ["spine0", "leaf0"],
+                "loss": {
+                    "syncmesh": 1.0,
+                    "from_us": 15,
+                    "to_us": 100,
+                    "direction": "spine0->leaf0",
+                },
+            }
+        ],
+    }
+    slow = {"failure_detection_ms": 100, "reaction_ms": 60, "restore_ms": 60}
+    keys: dict[str, Any] = {
+        "faults": CUT[:1],
+        "links": lossy,
+        "control_plane": slow,
+        "transport": {"rto_us": 50, "rto_max_us": 100},
+        "syncmesh": {"full_us": 150},
+    }
+    run = Run("glb", kib=2048, **keys)
+    assert run.result.completed
+    assert run.saw() == []  # no slow path: SyncMesh's own repair
+    recovery = run.recovery()
+    last_us = 20 + recovery.remote.total_ps / PS_PER_US
+    assert recovery.remote.last_switch == "leaf0"
+    assert 100 < last_us < 400
