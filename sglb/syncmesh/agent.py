@@ -75,7 +75,11 @@ class Agent:
         self._out.now_ps = now_ps
         self._neighbours.timer()
         self._announcer.timer()
-        self._orders.timer()
+        for target in self._orders.overdue():
+            if target.what == m.SET_LINK:
+                self._links.again(target.port)
+            else:
+                self._repair.again(target)
         return self._out.take()
 
     def clear_link(self, now_ps: int, port: int) -> list[Effect]:

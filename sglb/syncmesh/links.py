@@ -89,6 +89,10 @@ class Links:
             if link.marked:
                 self._set_link(port, CODE_DOWN)
 
+    def again(self, port: int) -> None:
+        """A SET_LINK was not confirmed in time."""
+        self._set_link(port, CODE_DOWN if self._links[port].marked else CODE_BEST)
+
     def _mark(self, port: int, link: _Link, cause: Cause) -> None:
         link.reported = False
         link.good_beats = 0

@@ -1,4 +1,4 @@
-"""SETs to the own data plane, each sent again until it is confirmed.
+"""SETs to the own data plane, and which of them it has not confirmed.
 
 The data plane returns every SET that it carried out, in order with the notifications that it took in.
 """
@@ -27,51 +27,54 @@ class Target:
 
 @dataclass(slots=True)
 class _Pending:
-    code: int
+    codes: list[int]  # in the order in which they were sent
     due_ps: int
 
 
 class Orders:
-    """All SETs under way, the last one for each target."""
+    """All SETs under way."""
 
     def __init__(self, out: Outbox) -> None:
         self._out = out
         self._pending: dict[Target, _Pending] = {}
 
     def __len__(self) -> int:
-        return len(self._pending)
+        return sum(len(p.codes) for p in self._pending.values())
 
-    def give(self, target: Target, code: int) -> None:
-        """Sends a SET, unless the same one is under way."""
+    def give(self, target: Target, code: int) -> bool:
+        """Sends a SET, unless it is under way with nothing after it; tells whether it did."""
+        if self.last(target) == code:
+            return False
+        pending = self._pending.setdefault(target, _Pending([], 0))
+        pending.codes.append(code)
+        pending.due_ps = self._out.now_ps + self._out.config.timers.set_timeout_ps
+        self._out.send_set(target.what, code, target.profile, target.port, target.subject)
+        return True
+
+    def last(self, target: Target) -> int | None:
+        """The code of the last SET under way to the target, None without one."""
         pending = self._pending.get(target)
-        if pending is None or pending.code != code:
-            self._send(target, code)
+        return None if pending is None else pending.codes[-1]
 
     def confirmed(self, order: m.Set) -> Target:
-        """The data plane carried one out; returns its target."""
+        """The data plane carried one out, and with it all before; returns its target."""
         target = Target(order.what, order.profile, order.port, order.subject)
         pending = self._pending.get(target)
-        if pending is not None and pending.code == order.code:
-            del self._pending[target]
+        if pending is not None and order.code in pending.codes:
+            del pending.codes[: pending.codes.index(order.code) + 1]
+            if not pending.codes:
+                del self._pending[target]
         return target
-
-    def under_way(self, target: Target) -> bool:
-        """Whether a SET for the target is still to be confirmed."""
-        return target in self._pending
 
     @property
     def deadline_ps(self) -> int | None:
-        """When `timer` must be called."""
+        """When `overdue` has something."""
         return earliest(*(p.due_ps for p in self._pending.values()))
 
-    def timer(self) -> None:
-        """Repeats what was not confirmed in time."""
-        for target, pending in list(self._pending.items()):
-            if pending.due_ps <= self._out.now_ps:
-                self._out.count(Count.SET_AGAIN)
-                self._send(target, pending.code)
-
-    def _send(self, target: Target, code: int) -> None:
-        due_ps = self._out.now_ps + self._out.config.timers.set_timeout_ps
-        self._pending[target] = _Pending(code, due_ps)
-        self._out.send_set(target.what, code, target.profile, target.port, target.subject)
+    def overdue(self) -> list[Target]:
+        """Takes out what was not confirmed in time: whether it was carried out is not known."""
+        late = [t for t, p in self._pending.items() if p.due_ps <= self._out.now_ps]
+        for target in late:
+            self._out.count(Count.SET_AGAIN)
+            del self._pending[target]
+        return late

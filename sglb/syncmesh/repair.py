@@ -1,8 +1,11 @@
-"""The mirror of what neighbours said, and the making good of what was lost on the way.
+"""The mirror of what neighbours said, and the making good of what the data plane missed.
 
 The data plane takes notifications in by itself and passes a copy of each to the agent. What a DELTA or
-FULL says otherwise is a notification that got lost, if it is newer: then a SET writes what it
-would have written, with the announcement that depends on it, so that relays follow.
+FULL says otherwise is a notification that got lost, if it is newer. Besides, a profile that several
+subjects share takes nothing of them but "down", as "worst", and never takes that back: that is
+the agent's to do, as it knows what each subject stands at. Either way the agent compares what a lane
+should hold with what it does hold, and a SET writes the difference, with the announcement that
+depends on it, so that relays follow.
 
 Sequence numbers of a neighbour's data plane tell newer from older. A notification leaves in copies, to
 each listener and to its agent, numbered as they leave their queues, so the agent's copy of a newer
@@ -13,7 +16,6 @@ old but stands in two FULLs, with nothing heard in between, is believed as well.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from sglb.syncmesh import messages as m
 from sglb.syncmesh.config import Heard
@@ -24,14 +26,7 @@ from sglb.syncmesh.serial import SEQ_BITS, newer
 from sglb.syncmesh.stats import Count, SubjectView
 
 _UNHEARD = SubjectView(CODE_BEST, 0, None)
-
-
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """Who wrote a lane of a profile last: subject and sequence number (None: a reset)."""
-
-    subject: int
-    seq: int | None
+_Lane = tuple[int, int]  # profile, port
 
 
 class Repair:
@@ -41,9 +36,13 @@ class Repair:
         self._out = out
         self._orders = orders
         self._heard = {heard.subject: heard for heard in out.config.heard}
+        self._sharers: dict[_Lane, list[Heard]] = {}
+        for heard in out.config.heard:
+            for port in heard.ports:
+                self._sharers.setdefault((heard.profile, port), []).append(heard)
         self._known: dict[tuple[int, int], SubjectView] = {}
-        self._wanted: dict[tuple[int, int], int] = {}
-        self._writer: dict[tuple[int, int], _Said] = {}
+        self._holds: dict[_Lane, int] = {}
+        self._last_alone: dict[_Lane, int] = {}
         self._suspect: dict[tuple[int, int], tuple[m.Entry, int | None]] = {}
         self._unknown = set() if out.config.new_data_plane else set(out.config.ports)
 
@@ -61,17 +60,22 @@ class Repair:
         heard = self._using(note.subject, port)
         if heard is None:
             return
-        self._know(port, note.subject, SubjectView(note.code, note.capacity_mbps, note.seq))
+        self._know(port, heard, SubjectView(note.code, note.capacity_mbps, note.seq))
         lane = (heard.profile, port)
-        self._writer[lane] = _Said(note.subject, note.seq)
-        self._wanted[lane] = _written(heard, note.code)
+        if heard.alone:
+            self._holds[lane] = note.code
+        elif note.code == CODE_DOWN and self._holds.get(lane) != CODE_DOWN:
+            self._holds[lane] = CODE_WORST
+        self._settle(heard, port)
 
     def entries(self, port: int, entries: Iterable[m.Entry], full: bool) -> None:
         """A FULL or DELTA of the neighbour on a port."""
         for entry in entries:
             heard = self._using(entry.subject, port)
-            if heard is not None:
-                self._compare(heard, port, entry, full)
+            if heard is not None and self._is_news(heard, port, entry, full):
+                self._out.count(Count.REPAIRED)
+                self._know(port, heard, _view(entry))
+                self._settle(heard, port)
 
     def neutralise(self, port: int) -> None:
         """Resets the port's lane in every profile: no change, neither frozen nor down."""
@@ -81,16 +85,21 @@ class Repair:
             if port in heard.ports:
                 self._known.pop((port, heard.subject), None)
                 self._suspect.pop((port, heard.subject), None)
-                self._writer.pop((heard.profile, port), None)
-                self._wanted[(heard.profile, port)] = CODE_BEST
+                self._last_alone.pop((heard.profile, port), None)
                 self._orders.give(_target(heard, port), CODE_BEST)
 
     def confirmed(self, target: Target, code: int) -> None:
-        """The data plane carried out a SET_REMOTE. A notification that it ran over is put back."""
-        wanted = self._wanted.get((target.profile, target.port), code)
-        if wanted != code and not self._orders.under_way(target):
-            self._out.count(Count.SET_REDONE)
-            self._orders.give(target, wanted)
+        """The data plane carried out a SET_REMOTE. What it should not have run over is put back."""
+        lane = (target.profile, target.port)
+        if lane in self._sharers:
+            self._holds[lane] = code
+            wanted = self._wanted(lane)
+            if wanted != code and self._orders.give(target, wanted):
+                self._out.count(Count.SET_REDONE)
+
+    def again(self, target: Target) -> None:
+        """A SET_REMOTE was not confirmed in time."""
+        self._orders.give(target, self._wanted((target.profile, target.port)))
 
     # --- inside ---
 
@@ -101,50 +110,60 @@ class Repair:
             return None
         return heard
 
-    def _know(self, port: int, subject: int, view: SubjectView) -> None:
-        self._known[(port, subject)] = view
-        self._suspect.pop((port, subject), None)
+    def _know(self, port: int, heard: Heard, view: SubjectView) -> None:
+        self._known[(port, heard.subject)] = view
+        self._suspect.pop((port, heard.subject), None)
+        if heard.alone:
+            self._last_alone[(heard.profile, port)] = heard.subject
 
-    def _compare(self, heard: Heard, port: int, entry: m.Entry, full: bool) -> None:
-        known = self._known.get((port, heard.subject), _UNHEARD)
-        # 0 is no number: what the neighbour's agent found when it started, whenever that was said.
-        view = SubjectView(entry.code, entry.capacity_mbps, entry.seq or None)
+    def _is_news(self, heard: Heard, port: int, entry: m.Entry, full: bool) -> bool:
+        """Whether an entry tells of a notification that was lost."""
+        key = (port, heard.subject)
+        known, view = self._known.get(key, _UNHEARD), _view(entry)
         fresh = known.seq is None or (view.seq is not None and newer(view.seq, known.seq, SEQ_BITS))
-        if entry.code == known.code:
+        if view.code == known.code:
             if fresh:
-                self._know(port, heard.subject, view)
-            return
-        if not fresh:
-            seen_before = self._suspect.get((port, heard.subject))
-            if not full or seen_before != (entry, known.seq):
-                self._out.count(Count.STALE)
-                if full:
-                    self._suspect[(port, heard.subject)] = (entry, known.seq)
-                return
-        self._know(port, heard.subject, view)
-        self._write(heard, port, view)
+                self._know(port, heard, view)
+            return False
+        if fresh or (full and self._suspect.get(key) == (entry, known.seq)):
+            return True
+        self._out.count(Count.STALE)
+        if full:
+            self._suspect[key] = (entry, known.seq)
+        return False
 
-    def _write(self, heard: Heard, port: int, view: SubjectView) -> None:
-        self._out.count(Count.REPAIRED)
-        lane = (heard.profile, port)
-        last = self._writer.get(lane)
-        if (
-            last is not None
-            and last.subject != heard.subject
-            and last.seq is not None
-            and view.seq is not None
-            and newer(last.seq, view.seq, SEQ_BITS)
-        ):
-            return  # another subject of a shared profile would have written over it
-        self._writer[lane] = _Said(heard.subject, view.seq)
-        self._wanted[lane] = _written(heard, view.code)
-        self._orders.give(_target(heard, port), self._wanted[lane])
+    def _settle(self, heard: Heard, port: int) -> None:
+        """Has a lane written that holds, or is about to hold, what it should not.
+
+        A SET under way may run over the notification that came in just now.
+        """
+        lane, target = (heard.profile, port), _target(heard, port)
+        coming = self._orders.last(target)
+        holds = self._holds.get(lane, CODE_BEST) if coming is None else coming
+        wanted = self._wanted(lane)
+        if holds != wanted:
+            self._orders.give(target, wanted)
+
+    def _wanted(self, lane: _Lane) -> int:
+        """What a lane should hold, by all that is known of its subjects.
+
+        Down if they all are; worst if one of several is; else what the one that has the lane to
+        itself said last (a pod's name beside those of its leaves), or no change.
+        """
+        port = lane[1]
+        codes = {h: self._known.get((port, h.subject), _UNHEARD).code for h in self._sharers[lane]}
+        shared = [code for h, code in codes.items() if not h.alone]
+        alone = {h.subject: code for h, code in codes.items() if h.alone}
+        own = alone.get(self._last_alone.get(lane, 0), CODE_BEST)
+        if own == CODE_DOWN or (shared and all(code == CODE_DOWN for code in shared)):
+            return CODE_DOWN
+        return CODE_WORST if CODE_DOWN in shared else own
+
+
+def _view(entry: m.Entry) -> SubjectView:
+    # 0 is no number: what the neighbour's agent found when it started, whenever that was said.
+    return SubjectView(entry.code, entry.capacity_mbps, entry.seq or None)
 
 
 def _target(heard: Heard, port: int) -> Target:
     return Target(m.SET_REMOTE, heard.profile, port, heard.relay)
-
-
-def _written(heard: Heard, code: int) -> int:
-    """What the data plane makes of a code: "down" is "worst" where others share the profile."""
-    return CODE_WORST if code == CODE_DOWN and not heard.alone else code

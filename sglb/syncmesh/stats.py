@@ -28,7 +28,7 @@ class Count(enum.StrEnum):
     BEAT_ON_DOWN = "beat_on_down"  # a heartbeat on a link that is marked down
     SET_OUT = "set_out"
     SET_AGAIN = "set_again"  # a SET that was not confirmed in time
-    SET_REDONE = "set_redone"  # a SET that crossed with a newer notification
+    SET_REDONE = "set_redone"  # a SET that ran over something newer
     REPAIRED = "repaired"  # a lost notification made good
     STALE = "stale"  # an entry older than the last notification
     UNUSED_SUBJECT = "unused_subject"  # an entry about what this switch does not use

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 
 from finsy import Action, Match, P4MulticastGroupEntry, P4RegisterEntry, P4TableEntry
@@ -175,6 +176,8 @@ class Chain:
             heard.append(Heard(self.nodes, 1, self.alone, 1, (2,)))
         if 1 in ports and node - 1 != 1:
             heard.append(Heard(1, 2, self.alone, 2, (1,)))
+        if not self.alone:  # somebody who shares the profile, and is well
+            heard += [replace(h, subject=h.subject + 100) for h in heard]
         return AgentConfig(
             node=node,
             incarnation=incarnation,

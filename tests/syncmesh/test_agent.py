@@ -297,21 +297,58 @@ def test_an_old_number_that_two_fulls_repeat_is_believed() -> None:
     assert brief(sets(desk.tell((9, 8, 99), full=True))) == [(4, 1, 8, 0)]
 
 
-def test_a_repair_in_a_shared_profile_does_not_undo_a_later_subject() -> None:
+def test_a_shared_profile_is_worst_while_one_is_down_and_down_when_all_are() -> None:
     desk = Desk()
     desk.up()
-    desk.note(8, 12, seq=100)
-    assert sets(desk.tell((7, 11, 90))) == []  # 8 would have written over it
-    assert desk.agent.stats().neighbours[0].subjects[7].code == 11
-    assert brief(sets(desk.tell((7, 10, 110)))) == [(3, 1, 10, 6)]
+    # The data plane writes "worst" by itself, and takes no other code.
+    assert sets(desk.note(7, 8, seq=1)) == []
+    assert sets(desk.note(8, 13, seq=2)) == []
+    (all_down,) = sets(desk.note(8, 8, seq=3))
+    assert brief([all_down]) == [(3, 1, 8, 0)]
+    desk.carry_out(all_down)
+    (one_down,) = sets(desk.note(7, 0, seq=4))
+    assert brief([one_down]) == [(3, 1, 9, 6)]
+    desk.carry_out(one_down)
+    (none,) = sets(desk.note(8, 12, seq=5))
+    assert brief([none]) == [(3, 1, 0, 0)]
+    assert sets(desk.carry_out(none)) == []
 
 
-def test_a_set_that_ran_over_a_newer_note_is_redone() -> None:
+def test_a_pod_keeps_its_quality_beside_its_leaves() -> None:
+    pod = Heard(dp.POD_SUBJECT | 2, 5, alone=True, relay=9, ports=(1,))
+    leaves = tuple(Heard(i, 5, alone=False, relay=9, ports=(1,)) for i in (31, 32))
+    desk = Desk(replace(CONFIG, heard=(pod, *leaves)))
+    desk.up()
+    assert sets(desk.note(pod.subject, 13, seq=1)) == []
+    assert sets(desk.note(31, 15, seq=2)) == []  # a leaf's band is not the pod's
+    assert sets(desk.note(31, 8, seq=3)) == []  # the data plane writes "worst"
+    # The pod's next code runs over that, while the leaf is still down.
+    (again,) = sets(desk.note(pod.subject, 14, seq=4))
+    assert brief([again]) == [(5, 1, 9, 9)]
+    desk.carry_out(again)
+    (back,) = sets(desk.note(31, 0, seq=5))
+    assert brief([back]) == [(5, 1, 14, 9)]
+
+
+def test_a_set_that_a_newer_note_crosses_is_followed_by_another() -> None:
     desk = Desk()
     desk.up()
     (order,) = sets(desk.tell((9, 13, 10)))
-    desk.note(9, 15, seq=11)  # the data plane took this in first, and then the SET
-    assert brief(sets(desk.carry_out(order))) == [(4, 1, 15, 0)]
+    # Whether the data plane takes the notification in before the SET or after it.
+    (after,) = sets(desk.note(9, 15, seq=11))
+    assert brief([after]) == [(4, 1, 15, 0)]
+    assert sets(desk.carry_out(order)) == []
+    assert sets(desk.carry_out(after)) == []
+    assert desk.agent.stats().sets_pending == 0
+
+
+def test_a_set_of_another_announcement_that_ran_over_a_lane_is_redone() -> None:
+    desk = Desk()
+    desk.up()
+    desk.note(7, 8, seq=1)
+    stray = m.Set(**desk.head(), what=m.SET_REMOTE, code=0, profile=3, port=1, subject=0)
+    (redone,) = sets(desk.carry_out(stray))
+    assert brief([redone]) == [(3, 1, 9, 0)]
     assert desk.count("set_redone") == 1
 
 
@@ -320,7 +357,7 @@ def test_a_note_after_the_set_stands() -> None:
     desk.up()
     (order,) = sets(desk.tell((9, 13, 10)))
     assert sets(desk.carry_out(order)) == []
-    desk.note(9, 15, seq=11)
+    assert sets(desk.note(9, 15, seq=11)) == []
     assert sets(desk.wait(3 * MS)) == []
 
 

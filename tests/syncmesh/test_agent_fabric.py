@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from finsy import P4CloneSessionEntry, P4CounterEntry, P4MulticastGroupEntry
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -76,14 +77,21 @@ def test_a_cut_is_told_by_the_data_plane_alone() -> None:
     assert chain.agents[2].stats().unacknowledged == 0
 
 
-def test_down_is_softened_in_a_shared_profile() -> None:
+@pytest.mark.parametrize("lost", [False, True], ids=["heard", "lost"])
+def test_down_is_softened_in_a_shared_profile_and_taken_back(lost: bool) -> None:
     chain = Chain(3, alone=False)
     chain.start()
     chain.run(100 * US)
-    lose_types(chain, 2, 1, m.NOTE)
+    if lost:
+        lose_types(chain, 2, 1, m.NOTE)
     cut(chain, 2, 2)
     chain.run(MS)
     assert chain.codes(1, 1) == 0x0900  # worst, by the agent as by the data plane
+    mend(chain, 2, 2)
+    chain.run(100 * US)
+    chain.agents[2].clear_link(2)
+    chain.run(MS)
+    assert chain.codes(1, 1) == 0
 
 
 def test_a_lost_note_is_repaired_by_a_delta() -> None:
