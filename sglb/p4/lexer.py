@@ -40,8 +40,8 @@ MASTER: Final = re.compile(
     r"""
     (?P<space>(?:[ \t\r\f\v]|\\\n)+)
   | (?P<newline>\n)
-  | (?P<identifier>[A-Za-z_][A-Za-z0-9_]*)
-  | (?P<number>[0-9][0-9A-Za-z_]*)
+  | (?P<identifier>[A-Za-z_][A-Za-z0-9_]*(?:(?:\\\n)+[A-Za-z0-9_]+)*)
+  | (?P<number>[0-9][0-9A-Za-z_]*(?:(?:\\\n)+[A-Za-z0-9_]+)*)
   | (?P<comment>//(?:\\\n|[^\n])*+|/\*.*?\*/)
   | (?P<string_literal>"(?:[^"\\]|\\.)*+")
   | (?P<unclosed>"|/\*)
@@ -160,9 +160,11 @@ class Scanner:
         column = self._position - self._line_start + 1
         length = len(piece)
         first, self._first = self._first, False
-        if kind == STRING and "\n" in piece:
+        if "\n" in piece:
             length = piece.index("\n")
             self._advance(end)
+            if kind != STRING:  # a name or number that goes on after a backslash at the line's end
+                piece = piece.replace("\\\n", "")
         else:
             self._position = end
         return Token(kind, piece, self.file, line, column, length, space, first)

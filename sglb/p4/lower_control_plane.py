@@ -43,9 +43,10 @@ def control_plane(
         plane.package_annotations = checked.main.annotations
     for extern in globals_:
         _extern(lowering, plane, extern)
+    declared: dict[str, ast.ActionDecl] = {}
     for block in blocks:
         _value_sets(plane, block)
-        _actions(lowering, plane, block)
+        _actions(lowering, plane, block, declared)
     for block in blocks:
         for member in _members(block):
             if isinstance(member, ExternInst):
@@ -88,13 +89,26 @@ def _value_sets(plane: ControlPlane, block: BlockInst) -> None:
 # --- actions --------------------------------------------------------------------------------------
 
 
-def _actions(lowering: Lowering, plane: ControlPlane, block: BlockInst) -> None:
+def _actions(
+    lowering: Lowering,
+    plane: ControlPlane,
+    block: BlockInst,
+    declared: dict[str, ast.ActionDecl],
+) -> None:
     """A block's actions that a table lists or a body calls: global ones first, in order of use."""
     local = [m for m in _members(block) if isinstance(m, ActionInst)]
     used = [a for a in local if a.in_table or a.called]
     for action in [*_global_actions(lowering, block), *used]:
-        if all(a.name != action.name for a in plane.actions):
-            plane.actions.append(_action(lowering, action))
+        known = declared.setdefault(action.name, action.decl)
+        if known is action.decl:
+            if all(a.name != action.name for a in plane.actions):
+                plane.actions.append(_action(lowering, action))
+        else:  # a controller could not tell them apart
+            raise problem(
+                f"two actions are called {action.name}",
+                action.decl.span,
+                hint=f"the other stands in line {known.span.line}; give one another @name",
+            )
         for digest in action.digests:
             if digest not in plane.digests:
                 plane.digests.append(digest)

@@ -317,3 +317,9 @@ def test_field_lists_are_the_tagged_slots() -> None:
         for index, slots in program.ir.field_lists.items()
     }
     assert by_list == {1: ["m.p"], 2: ["m.p", "m.q.a", "m.q.b"], 3: ["m.q.b"]}
+
+
+def test_two_actions_of_one_name_are_refused() -> None:
+    locals_ = '@name(".same") action a() {} @name(".same") action b() {}'
+    with pytest.raises(P4Errors, match=r"two actions are called same[\s\S]*another @name"):
+        build("a(); b();", locals=locals_)

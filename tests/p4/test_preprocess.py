@@ -382,3 +382,10 @@ def test_warnings_are_collected() -> None:
     [warning] = pre.sources.warnings
     assert (warning.message, warning.span.line) == ("#warning old, use b", 2)
     assert warning.line_text == "#warning old, use b"
+
+
+def test_a_backslash_at_the_end_of_a_line_may_stand_inside_a_name_or_number() -> None:
+    source = "#define LONG_\\\nNAME \\\n  7\nLONG_NAME + 1\\\n2 + LONG\\\n_NAME error"
+    assert texts(source) == "7 + 12 + 7 error"
+    last = Preprocessor(source, "main.p4").tokens()[-1]
+    assert (last.line, last.column) == (6, 7)
