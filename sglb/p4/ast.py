@@ -267,7 +267,7 @@ class DeclStmt(Stmt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign(Stmt):
-    """`target op= value`; `op` is "" for plain assignment, else the operator before `=` (`+`, `|+|`…)."""
+    """`target op= value`; `op` is the operator before `=` (`+`, `|+|` …), "" for plain assignment."""
 
     target: Expr
     value: Expr
@@ -520,7 +520,7 @@ class TableEntry(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableProperty(Node):
-    """Any property but key, actions and entries: `const name = value;` (default_action, size, counters…)."""
+    """`const name = value;`: any property but key, actions and entries (default_action, size …)."""
 
     name: str
     value: Expr

@@ -1,4 +1,4 @@
-"""The border between an engine that runs the IR (interpreter, native code) and the target that owns state.
+"""The border between an engine that runs the IR and the target that owns the state.
 
 The target (`sglb.switch`) owns tables, registers, counters and meters and implements the protocols
 here; an engine only calls them. Times are integer picoseconds.
@@ -196,7 +196,7 @@ class Engine(Protocol):
         """Runs ComputeChecksum and the deparser; returns headers and payload (truncate not applied)."""
 
 
-class ExternFailure(Exception):
+class ExternFailure(Exception):  # noqa: N818 - the program's doing, not an error of the engine
     """The program stopped a packet itself: a false `assert` or `assume`."""
 
     def __init__(self, message: str, span: Span) -> None:
