@@ -17,7 +17,8 @@ share of u's capacity behind p,
     penalty(u, v) = 1/N * sum over the ports p of both of (w_u * c(u, p) + w_v * c(v, p)).
 
 The sum over all pairs in all profiles is the expected share of the capacity, over all destinations, that
-one failure makes the switch avoid for nothing.
+one failure makes the switch avoid for nothing. Besides, the data plane keeps of merged units only
+whether they are cut off, not how congested they are.
 """
 
 from __future__ import annotations
@@ -81,9 +82,9 @@ class Unit:
 class Assignment:
     """Where the quality toward a subject stands.
 
-    `profile` 0 means that none is kept (nobody announces it, or there is no room). `alone`: nothing else
-    that the profile serves on the subject's ports survives when the subject fails, so "down" may be
-    taken at its word; else it has to be softened to "worst".
+    `profile` 0 means that none is kept (nobody announces it, or there is no room). `alone`: the profile
+    speaks of nothing else on the subject's ports, so its codes may be taken at their word; else only
+    "down" is, softened to "worst".
     """
 
     profile: int
@@ -159,8 +160,8 @@ def allocate(
     `profiles` is how many the hardware holds, the neutral one included. `members` maps each destination
     switch to its member ports and the capacity behind each, in bit/s: those of the healthy fabric, so
     that a failure does not move a destination to another profile. With `by_pod` a switch inside a pod
-    hears of other pods as wholes. Raises `ProfileError` when `profiles` is below 1 or a capacity
-    not above 0.
+    hears of other pods as wholes. Raises `ProfileError` when `profiles` is below 1, a capacity not
+    above 0 or a switch id above 32767.
     """
     units, direct = _units(topology, switch_id, members, by_pod)
     return allocate_units(units, profiles=profiles, direct=direct)
@@ -220,6 +221,8 @@ def _units(
     for leaf, ports in sorted(members.items()):
         if leaf == switch_id or not ports:
             continue
+        if leaf & POD_SUBJECT:
+            raise ProfileError(f"switch id {leaf} is too large: subjects from 0x8000 on name pods")
         if any(topology.link_at(switch_id, port).other(switch_id) == leaf for port in ports):
             direct.append(leaf)
             continue

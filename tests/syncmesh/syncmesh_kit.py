@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
+from typing import Any
 
 from finsy import Action, Match, P4MulticastGroupEntry, P4RegisterEntry, P4TableEntry
 
@@ -96,31 +97,37 @@ class Chain:
 
     def install(self, node: int, incarnation: int) -> None:
         """What the controller would install, as far as the agents' work needs it."""
-        self.identify(node, incarnation)
-        client = self.clients[node]
-        client.insert(P4MulticastGroupEntry(dp.FABRIC_GROUP, replicas=tuple(self.ports(node))))
-        for port in self.ports(node):
-            client.insert(
-                [self._quality(port), *self._subject(port, self.nodes if port == 2 else 1)]
-            )
+        self.clients[node].write(self.entities(node, incarnation))
 
     def identify(self, node: int, incarnation: int) -> None:
         """Tells a data plane who it is."""
+        self.clients[node].write(self._identity(node, incarnation))
+
+    def entities(self, node: int, incarnation: int) -> list[Any]:
+        """What `install` writes, as updates."""
+        found = self._identity(node, incarnation)
+        ports = tuple(self.ports(node))
+        found.append(+P4MulticastGroupEntry(dp.FABRIC_GROUP, replicas=ports))
+        for port in ports:
+            entries = [self._quality(port), *self._subject(port, self.nodes if port == 2 else 1)]
+            found += [+entry for entry in entries]
+        return found
+
+    @staticmethod
+    def _identity(node: int, incarnation: int) -> list[Any]:
         identity = {"node_id": node, "incarnation": incarnation}
-        self.clients[node].modify(
-            [
-                P4TableEntry(
-                    "FabricIngress.ports.switch_info",
-                    action=Action("FabricIngress.ports.set_switch", **identity, hash_seed=1),
-                    is_default_action=True,
-                ),
-                P4TableEntry(
-                    "FabricEgress.sender",
-                    action=Action("FabricEgress.set_switch", **identity),
-                    is_default_action=True,
-                ),
-            ]
-        )
+        return [
+            ~P4TableEntry(
+                "FabricIngress.ports.switch_info",
+                action=Action("FabricIngress.ports.set_switch", **identity, hash_seed=1),
+                is_default_action=True,
+            ),
+            ~P4TableEntry(
+                "FabricEgress.sender",
+                action=Action("FabricEgress.set_switch", **identity),
+                is_default_action=True,
+            ),
+        ]
 
     @staticmethod
     def _quality(port: int) -> P4TableEntry:

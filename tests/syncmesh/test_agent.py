@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sglb.syncmesh import dataplane as dp
@@ -470,6 +470,7 @@ def test_what_was_announced_before_has_no_number() -> None:
     assert sets(other.tell((9, 8, 0))) == []  # a number always beats none
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -27,6 +27,7 @@ def constants() -> dict[str, int]:
 P4 = constants()
 
 NAMES = {
+    "CONTROL_CLASS": "SYNC_CLASS",
     "GROUPS": "MAX_GROUPS",
     "SUBJECTS": "MAX_SUBJECTS",
 }

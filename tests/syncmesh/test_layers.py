@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
@@ -32,6 +32,7 @@ PAIRS = [
         m.Note(**HEAD, subject=0x8001, code=15, capacity_mbps=5),
         ETHER / Sync(**HEAD) / SyncNote(subject=0x8001, code=15, capacity_mbps=5),
     ),
+    (m.Probe(**HEAD), ETHER / Sync(type="PROBE", **HEAD)),
     (m.Probe(**HEAD), ETHER / Sync(type="PROBE", **HEAD)),
     (m.Beat(**HEAD, lost=True), ETHER / Sync(type="BEAT", flags=1, **HEAD)),
     (
@@ -103,6 +104,7 @@ def test_signing_again_replaces_the_tag() -> None:
         signed(ETHER / Raw(b"x"), KEY)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=100), st.integers(0, 15))
 def test_any_bytes_can_be_shown(data: bytes, kind: int) -> None:
     packet = Ether(bytes(12) + b"\x88\xb5" + bytes((0x10 | kind,)) + data)

@@ -7,11 +7,12 @@ import hmac
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sglb.syncmesh import messages as m
 
+Wire = m.AnyAgentMessage | m.Probe | m.Note | m.Beat | m.Set
 KEY = m.FabricKey(b"0123456789abcdef")
 OTHER = m.FabricKey(b"0123456789abcdeF")
 
@@ -160,6 +161,7 @@ def test_entries_are_split_by_the_mtu() -> None:
         m.entries_per_message(57)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 255) | st.integers(0x10, 0x1F), st.binary(max_size=120))
 def test_random_bytes_are_refused_or_are_messages_of_the_data_plane(
     first: int, rest: bytes
@@ -176,6 +178,7 @@ def test_random_bytes_are_refused_or_are_messages_of_the_data_plane(
     assert 0 <= offset <= len(data)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(LAYOUTS), st.data())
 def test_damaged_messages_never_verify(
     case: tuple[m.AnyAgentMessage | m.Probe | m.Note | m.Beat | m.Set, int, int, str],

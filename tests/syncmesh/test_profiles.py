@@ -5,10 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.paths import LinkState, Paths
 from sglb.fabric.generators import clos3, fat_tree, leaf_spine
 from sglb.fabric.topology import LinkSpec, Topology
 from sglb.syncmesh.dataplane import POD_SUBJECT
@@ -27,14 +26,25 @@ G = 1_000_000_000
 LINK = LinkSpec(400 * G, 500_000)
 
 
+def members_of(topology: Topology, here: int) -> dict[int, dict[int, int]]:
+    """Destination -> port -> capacity in a healthy leaf-spine or fat tree, written down tier by tier."""
+    node = topology.by_id(here)
+    peers = {p: topology.by_id(lk.other(here)) for p, lk in topology.ports(here).items()}
+    above = {"leaf": "spine", "spine": "core", "core": ""}[node.kind]
+    up = {p: LINK.rate_bps for p, peer in peers.items() if peer.kind == above}
+    found = {}
+    for leaf in topology.switches:
+        if leaf.kind != "leaf" or leaf.id == here:
+            continue
+        to_leaf = {p: LINK.rate_bps for p, peer in peers.items() if peer.id == leaf.id}
+        to_pod = {p: LINK.rate_bps for p, peer in peers.items() if peer.pod == leaf.pod}
+        found[leaf.id] = to_leaf or (to_pod if node.kind == "core" else up)
+    return found
+
+
 def of_switch(topology: Topology, name: str, profiles: int, by_pod: bool = True) -> Allocation:
     here = topology.switch(name).id
-    state = LinkState.healthy(topology)
-    members = {
-        leaf.id: {m.port: m.capacity_bps for m in Paths(topology, state, leaf.id).members(here)}
-        for leaf in topology.switches
-        if leaf.kind == "leaf" and leaf.id != here
-    }
+    members = members_of(topology, here)
     return allocate(topology, here, profiles=profiles, members=members, by_pod=by_pod)
 
 
@@ -179,6 +189,8 @@ def test_what_cannot_be_allocated() -> None:
         hardware_mode(513)
     with pytest.raises(ProfileError, match="at least the neutral profile, got 0"):
         allocate_units([], profiles=0)
+    with pytest.raises(ProfileError, match="switch id 32768 is too large"):
+        allocate(leaf_spine(2, 1, 1, LINK, LINK), 1, profiles=4, members={32768: {2: G}})
     with pytest.raises(ProfileError, match="switch 7 has a member without capacity"):
         allocate_units([leaf_unit(7, 1, capacity=0)], profiles=4)
 
@@ -200,6 +212,7 @@ units_strategy = st.lists(
 ).map(lambda lists: [Unit(i, (i,), ports) for i, ports in enumerate(lists, start=1)])
 
 
+@settings(deadline=None)
 @given(units_strategy, st.integers(2, 8))
 def test_invariants(units: list[Unit], profiles: int) -> None:
     found = allocate_units(units, profiles=profiles)
@@ -223,6 +236,7 @@ def test_invariants(units: list[Unit], profiles: int) -> None:
     assert allocate_units(list(reversed(units)), profiles=profiles) == found
 
 
+@settings(deadline=None)
 @given(units_strategy)
 def test_more_profiles_never_cost_more_than_one(units: list[Unit]) -> None:
     most = allocate_units(units, profiles=2).penalty
