@@ -38,7 +38,14 @@ def _completion(found: PolicyReport) -> str:
 
 
 def _recovery(found: PolicyReport) -> str:
-    return "-" if found.recovery is None else _time(found.recovery.total_us)
+    if found.recovery is None:
+        return "-"
+    # A policy that happened to use nothing of what was cut had nothing to recover from.
+    return _time(found.recovery.total_us) if found.recovery.total_us else "not hit"
+
+
+def _recovery_rank(found: PolicyReport) -> float | None:
+    return (found.recovery.total_us or None) if found.recovery is not None else None
 
 
 def _part(found: PolicyReport, part: Callable[[SplitReport], float]) -> str:
@@ -77,7 +84,7 @@ def _columns(report: RunReport) -> list[_Column]:
             _Column(
                 "recovery\nus",
                 _recovery,
-                lambda p: None if p.recovery is None else p.recovery.total_us,
+                _recovery_rank,
                 "from the cut to the last packet lost by it or sent into the dead path (the longest, "
                 "if there are several cuts)",
             ),
