@@ -186,7 +186,7 @@ def _outline(body: Body, stmts: Sequence[ir.Stmt]) -> None:
     unit = body.unit
     inner = Body(unit, state=body.state, outlined=True)
     emit_all(inner, stmts)
-    name = f"o{len(unit.sources)}"
+    name = f"deep_{len(unit.sources)}"
     unit.sources.append(inner.text(name))
     _call(body, name, signals(unit, stmts))
 
