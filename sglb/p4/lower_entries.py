@@ -11,6 +11,7 @@ from sglb.p4.control_plane import CpActionRef, CpEntry
 from sglb.p4.ir_build import mask_of, signed_value
 from sglb.p4.lower_core import Body
 from sglb.p4.lower_env import ActionInst, problem, scalar_const
+from sglb.p4.p4info_names import find, integer_argument
 from sglb.p4.sourcemap import P4Warning
 from sglb.p4.types import Type
 
@@ -62,9 +63,9 @@ def lower_entries(
         order = _order(priorities, shape)
     top = max(priorities, default=0)
     smallest_wins = shape.prioritised and not decl.entries_const and not shape.largest_wins
+    annotated = _annotated(body, decl, shape)
     for position in order:
         entry = decl.entries[position]
-        _warn_old_priority(body, entry)
         priority = priorities[position]
         keys = tuple(
             _entry_key(body, key, type_, expr)
@@ -75,6 +76,8 @@ def lower_entries(
         index, args = _entry_action(body, entry, shape, action_data)
         const = decl.entries_const or entry.is_const
         effective = top + 1 - priority if smallest_wins else priority
+        if annotated:
+            effective = max(annotated) + 1 - annotated[position]
         lowered.append(ir.ConstEntry(keys, index, args, effective, const))
         pairs = tuple(_shown_key(key, value) for key, value in zip(shape.keys, keys, strict=True))
         name = shape.actions[index].shown.action
@@ -82,11 +85,26 @@ def lower_entries(
     return tuple(lowered), tuple(shown)
 
 
-def _warn_old_priority(body: Body, entry: ast.TableEntry) -> None:
-    """BMv2 obeys an annotation that P4_16 and P4Runtime do not know."""
-    if any(a.name == "priority" for a in entry.annotations):
-        text = "@priority on an entry means nothing; the first entry that matches wins"
-        body.checked.warnings.append(P4Warning(text, entry.span))
+def _annotated(body: Body, decl: ast.TableDecl, shape: Shape) -> list[int]:
+    """BMv2's priorities of const entries of which one has the old `@priority(n)`; else empty.
+
+    The smallest wins, and an entry without the annotation has its position, counted from 1. P4_16 and
+    P4Runtime know nothing of it: what a controller is shown stays in the order of the source.
+    """
+    if not (decl.entries_const and shape.prioritised):
+        return []
+    found: list[int] = []
+    stated = False
+    for position, entry in enumerate(decl.entries or ()):
+        annotation = find(entry.annotations, "priority")
+        found.append(position + 1 if annotation is None else integer_argument(annotation))
+        if annotation is not None:
+            stated = True
+            text = (
+                "@priority is BMv2's own (the smallest wins); P4_16 has `entries` with `priority =`"
+            )
+            body.checked.warnings.append(P4Warning(text, entry.span))
+    return found if stated else []
 
 
 # --- priorities -----------------------------------------------------------------------------------

@@ -175,10 +175,14 @@ def test_bad_entries(keys: str, body: str, message: str) -> None:
         entries(body, keys)
 
 
-def test_old_priority_annotations_are_warned_of() -> None:
-    body = "key = { h.i.x : ternary; } actions = { set; NoAction; } "
-    body += "const entries = { 1 : set(1) @priority(3); }"
-    assert any("@priority" in w.message for w in table(body).warnings)
+def test_old_priority_annotations_order_const_entries_as_bmv2_does() -> None:
+    """The smallest wins; an entry without one has its position."""
+    body = "key = { h.i.x : ternary; } actions = { set; NoAction; } const entries = {"
+    body += "1 &&& 3 : set(1) @priority(3); 1 : set(2); 5 &&& 5 : set(3) @priority(1); }"
+    program = table(body)
+    assert [e.priority for e in only(program).entries] == [1, 2, 3]
+    assert [u.entity.table_entry.priority for u in program.entries] == [3, 2, 1]
+    assert sum("@priority" in w.message for w in program.warnings) == 2
 
 
 def test_direct_counters_meters_and_profiles() -> None:
