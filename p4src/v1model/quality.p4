@@ -160,7 +160,7 @@ control Quality(inout headers_t hdr, inout metadata_t meta, inout standard_metad
                 truncate(26);
             }
 
-            if (news || (meta.timer != 0 && scan_count == 0)) {
+            if ((news && subject != 0) || (meta.timer != 0 && scan_count == 0)) {
                 meta.subject = subject;
             } else if (meta.timer != 0) {
                 // Changes that the rate limit held back, repeats, subjects that hang on several ports.

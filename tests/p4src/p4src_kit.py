@@ -109,14 +109,15 @@ def identity() -> list[P4TableEntry]:
     ]
 
 
-def fabric_port(
-    port: int, subject: int = 0, incarnation: int = NEIGHBOUR_INCARNATION
+def fabric(
+    port: int, *, subject: int = 0, node: int = 0, incarnation: int = NEIGHBOUR_INCARNATION
 ) -> P4TableEntry:
+    """A fabric port and who is behind it."""
     return entry(
         "ports",
         "set_fabric",
         {"port": port},
-        neighbour=neighbour(port),
+        neighbour=node or neighbour(port),
         incarnation=incarnation,
         bank=0,
         lane_shift=8 * (port - 1),
@@ -164,7 +165,9 @@ def slots(ports: Sequence[int], index: int = GROUP, choices: int = 3) -> list[P4
         names = [ports[(slot + k) % len(ports)] for k in range(choices)]
         one, two, three = ([lanes(p) for p in names] + [0, 0])[:3]
         found.append(
-            entry("slots", "set_slot", {"group": index, "slot": slot}, one=one, two=two, three=three)
+            entry(
+                "slots", "set_slot", {"group": index, "slot": slot}, one=one, two=two, three=three
+            )
         )
     return found
 
@@ -412,7 +415,7 @@ class Bench:
         )
         self.modify(*identity())
         self.insert(
-            [fabric_port(p) for p in FABRIC_PORTS],
+            [fabric(p) for p in FABRIC_PORTS],
             lane_entries(),
             routes(),
             group(profile=PROFILE),

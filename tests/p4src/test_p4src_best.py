@@ -47,9 +47,7 @@ def model(
 ) -> tuple[int, int]:
     """Path band = clamp(7 - bad + code, 0, 7); code -8 is down."""
     bands = {
-        i: min(7, max(0, 7 - bad[i] + codes[i]))
-        for i in range(LANES)
-        if live[i] and codes[i] != -8
+        i: min(7, max(0, 7 - bad[i] + codes[i])) for i in range(LANES) if live[i] and codes[i] != -8
     }
     if not bands:
         return 0, 8
