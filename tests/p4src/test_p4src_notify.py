@@ -308,7 +308,7 @@ def test_a_shared_profile_takes_down_as_worst_and_nothing_else(before, told, aft
     bench.register("remote_codes")[PROFILE * BANKS] = vector(0, before)
     hear(bench, 2, told, 1)
     assert codes(bench) == [0, after, 0, 0]
-    assert [p.reason for p in bench.packet_ins][0] == FROM_NEIGHBOUR  # the agent knows in any case
+    assert bench.packet_ins[0].reason == FROM_NEIGHBOUR  # the agent knows in any case
 
 
 def test_three_tiers_hear_of_a_cut_two_hops_away():
@@ -316,7 +316,7 @@ def test_three_tiers_hear_of_a_cut_two_hops_away():
     middle, leaf = transit(), Bench()
     leaf.insert(mode(GLB), heard(POD, FABRIC_PORTS))
     hear(middle, 1, 8, 1)
-    told = [s for s in middle.put(sync(NOTE, note_body(POD, 8), origin=102, seq=1), 2)]
+    told = middle.put(sync(NOTE, note_body(POD, 8), origin=102, seq=1), 2)
     frame = next(s.data for s in told if s.port == 3)
     leaf.modify(fabric(4, node=9, incarnation=5))
     assert {leaf.out_port(ip4()) for _ in range(8)} == {1, 2, 3, 4}

@@ -261,8 +261,7 @@ def test_set_remote_writes_one_lane(bench, profile, port):
         (set_body(LINK, 8, 1)[:-1], 1),
         (set_body(LINK, 8, 1), 2),
     ],
-    ids=["profile", "wide profile", "host", "host link", "wide port", "what 0", "what 3"]
-    + ["short", "version"],
+    ids=["profile", "profile_", "host", "host_", "port", "what 0", "what 3", "short", "version"],
 )
 def test_an_order_that_makes_no_sense_is_refused(bench, body, version):
     bench.register("local_down")[0] = lanes(1)
