@@ -48,9 +48,9 @@ def _text(error: Exception) -> str | None:
         return str(error)
     if isinstance(error, _PLAIN):
         return f"error: {error}"
-    if isinstance(error, OSError) and error.strerror:
+    if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return f"error: {where}{error.strerror}"
+        return f"error: {where}{error.strerror or error}"
     return None
 
 

@@ -33,7 +33,8 @@ def _time(value_us: float) -> str:
 
 def _completion(found: PolicyReport) -> str:
     if found.completion_us is None:
-        return f"{found.flows.all - found.flows.completed} flows open"
+        left = found.flows.all - found.flows.completed
+        return f"{left:,} flow{'s' if left > 1 else ''} open"
     return _time(found.completion_us)
 
 

@@ -59,18 +59,37 @@ def run(
     compiled = _program(program)
     if isinstance(control_plane, str):
         load_control_plane(control_plane)  # a wrong name is better told before anything runs
-    transport = transport_config(given)
-    latency_ps = ns_to_ps(given.model.switch.pipeline_latency_ns)
-    bound = lower_bound(given.topology, given.faults, given.workload, transport, latency_ps)
-    ideal = tuple(ideal_fct_ps(given.topology, given.workload, transport, latency_ps))
-    made = [
-        PolicyJob(
-            given, p, compiled, control_plane, bound, ideal, trace if p == chosen[-1] else None
-        )
-        for p in chosen
-    ]
+    made = make_jobs(given, chosen, compiled, control_plane, trace)
     reports = run_jobs(made, jobs or _processors(), progress)
-    return _report(given, compiled, bound, reports)
+    return _report(given, compiled, made[0].bound, reports)
+
+
+def make_jobs(
+    scenario: Scenario,
+    policies: Sequence[str],
+    program: CompiledProgram,
+    control_plane: str | ControlPlaneFactory = "default",
+    trace: TraceRequest | None = None,
+) -> list[PolicyJob]:
+    """One job for each policy, the trace in the last; raises `BoundError`."""
+    transport = transport_config(scenario)
+    latency_ps = ns_to_ps(scenario.model.switch.pipeline_latency_ns)
+    bound = lower_bound(
+        scenario.topology, scenario.faults, scenario.workload, transport, latency_ps
+    )
+    ideal = tuple(ideal_fct_ps(scenario.topology, scenario.workload, transport, latency_ps))
+    return [
+        PolicyJob(
+            scenario,
+            policy,
+            program,
+            control_plane,
+            bound,
+            ideal,
+            trace if policy == policies[-1] else None,
+        )
+        for policy in policies
+    ]
 
 
 def _chosen(scenario: Scenario, policies: Sequence[str] | None) -> list[str]:
