@@ -11,6 +11,7 @@ from finsy.proto import p4i, p4r
 from sglb.p4 import ir
 from sglb.p4.check import check
 from sglb.p4.control_plane import ControlPlane
+from sglb.p4.deep import run_deep
 from sglb.p4.lower import lower
 from sglb.p4.p4info import collect_symbols, make_entries, make_p4info
 from sglb.p4.p4info_names import Prefix, SymbolTable
@@ -61,8 +62,13 @@ def compile(  # noqa: A001 - the name the documentation promises
     else:
         text = source
     name = "<program>" if filename is None else filename
-    directories = [Path(d) for d in include_dirs]
-    program, sources = parse_program(text, name, include_dirs=directories, defines=defines)
+    return run_deep(lambda: _compile(text, name, [Path(d) for d in include_dirs], defines))
+
+
+def _compile(
+    text: str, name: str, include_dirs: Sequence[Path], defines: Mapping[str, str] | None
+) -> CompiledProgram:
+    program, sources = parse_program(text, name, include_dirs=include_dirs, defines=defines)
     checked = check(program, sources)
     try:
         lowered, plane = lower(checked)

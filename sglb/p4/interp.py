@@ -25,6 +25,7 @@ from types import CodeType
 from typing import Any
 
 from sglb.p4 import ir
+from sglb.p4.deep import run_deep
 from sglb.p4.hashing import HashAlgorithms
 from sglb.p4.interp_code import Link, Machine, Run, Unit
 from sglb.p4.interp_parser import STATE_LIMIT, emit_parser
@@ -177,7 +178,10 @@ class _Translation:
 @lru_cache(maxsize=16)
 def _translate(key: _Identity, traced: bool) -> _Translation:
     """Translates a program; the switches of a fabric, which all run one, share the result."""
-    program = key.program
+    return run_deep(lambda: _translated(key.program, traced))
+
+
+def _translated(program: ir.Program, traced: bool) -> _Translation:
     unit = Unit(program, traced, _unaligned(program), emit_parser)
     blocks = tuple(proc_name(unit, getattr(program, block)) for block in BLOCKS)
     source = "\n\n".join(unit.sources)

@@ -76,6 +76,8 @@ class Unit:
     sources: list[str] = field(default_factory=list)
     procs: dict[int, str] = field(default_factory=dict)
     signals: dict[int, frozenset[int]] = field(default_factory=dict)
+    #: How deep expressions of the program nest, by `id`: they live as long as the program.
+    nestings: dict[int, int] = field(default_factory=dict)
     _bound: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def bind(self, prefix: str, value: object) -> str:

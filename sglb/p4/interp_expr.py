@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from sglb.p4 import ir
-from sglb.p4.interp_code import MAX_NESTING, Body, literal
+from sglb.p4.interp_code import MAX_NESTING, Body, Unit, literal
 
 E = TypeVar("E", bound=ir.Expr)
 _Translator = Callable[[Body, ir.Expr], str]
@@ -38,16 +38,20 @@ def _translates(kind: type[E]) -> Callable[[Callable[[Body, E], str]], Callable[
     return register
 
 
-def nesting(expr: ir.Expr) -> int:
+def nesting(unit: Unit, expr: ir.Expr) -> int:
     """How deep an expression nests."""
-    below = [
-        getattr(expr, name)
-        for name in ("left", "right", "operand", "cond", "then", "other")
-        if hasattr(expr, name)
-    ]
-    if isinstance(expr, ir.LoadElement):
-        below.append(expr.index)
-    return 1 + max(map(nesting, below), default=0)
+    known = unit.nestings.get(id(expr))
+    if known is None:
+        below = [
+            getattr(expr, name)
+            for name in ("left", "right", "operand", "cond", "then", "other")
+            if hasattr(expr, name)
+        ]
+        if isinstance(expr, ir.LoadElement):
+            below.append(expr.index)
+        known = 1 + max((nesting(unit, e) for e in below), default=0)
+        unit.nestings[id(expr)] = known
+    return known
 
 
 def largest(expr: ir.Expr) -> int:
@@ -72,7 +76,7 @@ def condition(body: Body, expr: ir.Expr) -> str:
 
 
 def _spilled(body: Body, expr: ir.Expr, translate: _Translator) -> str:
-    if nesting(expr) % MAX_NESTING:
+    if nesting(body.unit, expr) % MAX_NESTING:
         return translate(body, expr)
     text = translate(body, expr)
     name = body.temp("x")

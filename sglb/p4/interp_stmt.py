@@ -203,7 +203,7 @@ def _if(body: Body, stmt: ir.If) -> None:
         with body.block(f"{head} {test}:"):
             emit_all(body, stmt.then)
         only = stmt.other[0] if len(stmt.other) == 1 else None
-        if not (left and isinstance(only, ir.If) and nesting(only.cond) < MAX_NESTING):
+        if not (left and isinstance(only, ir.If) and nesting(body.unit, only.cond) < MAX_NESTING):
             break
         stmt, head = only, "elif"
     if stmt.other:

@@ -134,14 +134,15 @@ def _reach(body: Body, argument: Passed) -> tuple[int, int] | None:
 
 def walk(node: object) -> Iterator[ast.Node]:
     """A syntax tree's nodes, parents first."""
-    if isinstance(node, tuple):
-        for item in node:
-            yield from walk(item)
-    elif isinstance(node, ast.Node):
-        yield node
-        for field in dataclasses.fields(node):
-            if field.name != "span":
-                yield from walk(getattr(node, field.name))
+    left = [node]
+    while left:
+        item = left.pop()
+        if isinstance(item, tuple):
+            left.extend(reversed(item))
+        elif isinstance(item, ast.Node):
+            yield item
+            fields = [f.name for f in dataclasses.fields(item) if f.name != "span"]
+            left.extend(getattr(item, name) for name in reversed(fields))
 
 
 def _sites(body: Body, block: BlockInst) -> dict[int, int]:

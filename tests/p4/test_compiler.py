@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lower_kit import START, text
+from lower_kit import START, run, text
 
 from sglb import p4
 from sglb.p4 import P4Errors
@@ -131,3 +131,10 @@ def test_a_damaged_program_compiles_or_is_refused_and_nothing_else(
     # Anything but P4Errors fails the test.
     with contextlib.suppress(P4Errors):
         p4.compile("".join(tokens))
+
+
+def test_long_chains_compile_and_run() -> None:
+    """Generated programs have them; each link nests one deeper in the tree."""
+    arms = "".join(f" else if (h.i.x == {i}) {{ h.o.r1 = {i}; }}" for i in range(1, 256))
+    code = f"h.o.r0 = h.i.x{' + h.i.y' * 600}; if (h.i.x == 0) {{}}{arms} else if (h.i.y == 1) {{}}"
+    assert run(code, "00c80300")[:4] == f"{(200 + 3 * 600) % 256:02x}c8"
