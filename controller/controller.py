@@ -53,17 +53,34 @@ class Client(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What was written to one switch, entry by entry, as text; empty when all was as it should be."""
+    """What was written to one switch; `change` is empty when all was as it should be."""
 
     switch: str
-    inserted: tuple[str, ...] = ()
-    modified: tuple[str, ...] = ()
-    deleted: tuple[str, ...] = ()
+    change: Difference
+    schema: P4Schema
+
+    @property
+    def inserted(self) -> tuple[str, ...]:
+        """What was missing, a line each."""
+        return self._texts(self.change.inserts)
+
+    @property
+    def modified(self) -> tuple[str, ...]:
+        """What was different, as it is now, a line each."""
+        return self._texts(self.change.modifies)
+
+    @property
+    def deleted(self) -> tuple[str, ...]:
+        """What should not have been there, a line each."""
+        return self._texts(self.change.deletes)
 
     @property
     def updates(self) -> int:
         """The number of updates."""
-        return len(self.inserted) + len(self.modified) + len(self.deleted)
+        return len(self.change)
+
+    def _texts(self, entities: Sequence[p4r.Entity]) -> tuple[str, ...]:
+        return tuple(describe(e, self.schema) for e in entities)
 
 
 @dataclass(slots=True)
@@ -146,7 +163,7 @@ class Controller:
         """
         known = self._known[switch_id]
         known.held = None
-        return _repair(self._name(switch_id), self._bring(switch_id), known.schema)
+        return Repair(self._name(switch_id), self._bring(switch_id), known.schema)
 
     def restarted(self, switch_id: int, incarnation: int) -> None:
         """The switch starts anew, with tables that are to be filled by `reconcile`."""
@@ -202,13 +219,6 @@ def _initial_action(table: p4i.Table) -> p4r.Action:
     made = p4r.Entity()
     made.table_entry.action.action.CopyFrom(action)
     return normal(made).table_entry.action.action
-
-
-def _repair(name: str, change: Difference, schema: P4Schema) -> Repair:
-    def texts(entities: Sequence[p4r.Entity]) -> tuple[str, ...]:
-        return tuple(describe(e, schema) for e in entities)
-
-    return Repair(name, texts(change.inserts), texts(change.modifies), texts(change.deletes))
 
 
 def describe(entity: p4r.Entity, schema: P4Schema) -> str:

@@ -56,7 +56,34 @@ def _shortest(value: bytes) -> bytes:
     return value.lstrip(b"\0") or b"\0"
 
 
+def _is_shortest(value: bytes) -> bool:
+    return bool(value) and (value[0] != 0 or len(value) == 1)
+
+
+def _is_normal(entry: p4r.TableEntry) -> bool:
+    """Whether an entry is in normal form as it is, for those kinds of entries that are most."""
+    if len(entry.match) > 2 or len(entry.ListFields()) > 2 + bool(entry.match):
+        return False  # more than table, match and action
+    at = 0
+    for message in entry.match:
+        if message.field_id <= at or message.WhichOneof("field_match_type") != "exact":
+            return False
+        if not _is_shortest(message.exact.value):
+            return False
+        at = message.field_id
+    if entry.action.WhichOneof("type") != "action":
+        return False
+    at = 0
+    for param in entry.action.action.params:
+        if param.param_id <= at or not _is_shortest(param.value):
+            return False
+        at = param.param_id
+    return entry.table_id != 0
+
+
 def _normal_table_entry(entry: p4r.TableEntry) -> p4r.TableEntry:
+    if _is_normal(entry):
+        return entry
     made = p4r.TableEntry(
         table_id=entry.table_id,
         priority=entry.priority,
