@@ -73,9 +73,11 @@ def _blocks(root: Body) -> dict[str, BlockInst]:
     """The six blocks that `main` names, by the names of V1Switch's parameters."""
     main = root.checked.main
     if main is None:
+        program = root.checked.program
+        written = [d.span for d in program.decls if d.span.file == program.span.file]
         raise problem(
             "the program has no main package",
-            root.checked.program.decls[-1].span,
+            written[-1] if written else program.span,
             hint="end it with: V1Switch(MyParser(), …, MyDeparser()) main;",
         )
     info = root.call_info(main)

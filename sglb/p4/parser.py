@@ -30,9 +30,8 @@ class Parser(TableParser):
         super().__init__(tokens)
         self._inline: list[ast.Decl] = []  # types declared inside the typedef being parsed
 
-    def program(self) -> ast.SourceProgram:
-        """Parse declarations up to the end of the file."""
-        start = self.token
+    def program(self, span: Span) -> ast.SourceProgram:
+        """Parse declarations up to the end of the file; `span` is what stands for the whole."""
         out: list[ast.Decl] = []
         while self.token.kind != EOF:
             if self.accept(";"):
@@ -41,7 +40,7 @@ class Parser(TableParser):
             out.extend(self._inline)
             self._inline.clear()
             out.append(made)
-        return ast.SourceProgram(span=start.span, decls=tuple(out))
+        return ast.SourceProgram(span=span, decls=tuple(out))
 
     def declaration(self) -> ast.Decl:
         """Parse one top-level declaration."""
@@ -437,7 +436,7 @@ def parse_program(
         ).hexdigest()
         tokens.append(_closing(tokens[-1].end_span() if tokens else Span(filename, 1, 1)))
         parser = Parser(tokens)
-        program = parser.program()
+        program = parser.program(Span(filename, 1, 1))
     except P4Error as error:
         found = [*(parser.errors if parser else []), error]
         raise P4Errors([sources.fill(e) for e in found]) from None

@@ -138,3 +138,17 @@ def test_long_chains_compile_and_run() -> None:
     arms = "".join(f" else if (h.i.x == {i}) {{ h.o.r1 = {i}; }}" for i in range(1, 256))
     code = f"h.o.r0 = h.i.x{' + h.i.y' * 600}; if (h.i.x == 0) {{}}{arms} else if (h.i.y == 1) {{}}"
     assert run(code, "00c80300")[:4] == f"{(200 + 3 * 600) % 256:02x}c8"
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("", 1),
+        ("// nothing", 1),
+        ("#include <v1model.p4>\n", 1),
+        ("\nerror { A }\nconst int B = 1;", 3),
+    ],
+)
+def test_a_program_without_main_is_told_in_its_own_file(source: str, line: int) -> None:
+    with pytest.raises(P4Errors, match=rf"^mine\.p4:{line}:\d+: error: the program has no main"):
+        p4.compile(source, filename="mine.p4")
