@@ -194,7 +194,8 @@ class _Bounds:
             at = max(self._flows[at].after, key=lambda a: ends[a])
             steps += 1
         dst = self._topology.by_id(self._flows[last].dst).name
-        return starts, Bound("chain", f"{steps} flows in a row, the last to {dst}", ends[last])
+        chain = f"{steps} flows in a row, the last " if steps > 1 else "a flow "
+        return starts, Bound("chain", f"{chain}to {dst}", ends[last])
 
     def _alone(self, flow: Flow, bits: int, start: int, out: bool) -> int:
         window = self._nic(flow.src if out else flow.dst, out, [flow])
