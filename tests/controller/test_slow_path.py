@@ -21,6 +21,7 @@ class Bench:
     log: EventLog = field(default_factory=EventLog)
     writes: list[tuple[int, dict[int, int]]] = field(default_factory=list)
     back: list[tuple[int, int]] = field(default_factory=list)
+    writes_before_back: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.topology = generators.leaf_spine(2, 2, 1, SPEC, SPEC, 1)
@@ -33,6 +34,7 @@ class Bench:
 
     def returned(self, link_id: int) -> None:
         self.back.append((self.clock.now_ps, link_id))
+        self.writes_before_back.append(len(self.writes))
 
     def ends(self, time_ps: int, up: bool) -> None:
         """Both ends see the link's port change."""
@@ -63,6 +65,7 @@ def test_a_cut_is_noticed_then_rerouted_then_taken_back(bench: Bench) -> None:
     assert bench.saw() == [(1050, False), (5000, True)]
     assert bench.in_tables() == [(1150, False), (5010, True)]
     assert bench.back == [(5010, bench.link.id)]
+    assert bench.writes_before_back == [2]  # the routes stand first
     assert bench.path.phases() == {}
 
 
