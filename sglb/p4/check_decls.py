@@ -180,7 +180,7 @@ def check_parser(env: Env, d: ast.ParserDecl) -> None:
         with env.define(d), env.inner():
             _block_header(env, d)
             if d.states is not None:
-                with env.inner(Frame(Place.PARSER, d)):
+                with env.inner(Frame(Place.PARSER, d)), env.declaring(d.locals):
                     for item in d.locals:
                         env.decl(item)
                     check_states(env, d, d.states)
@@ -196,7 +196,7 @@ def check_control(env: Env, d: ast.ControlDecl) -> None:
         with env.define(d), env.inner():
             _block_header(env, d)
             if d.body is not None:
-                with env.inner(Frame(Place.CONTROL, d)):
+                with env.inner(Frame(Place.CONTROL, d)), env.declaring(d.locals):
                     for item in d.locals:
                         env.decl(item)
                     with env.inner(Frame(Place.APPLY, d)):

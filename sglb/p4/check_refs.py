@@ -117,6 +117,8 @@ def _field(env: Env, e: ast.Member, base: StructT) -> Type:
     hint = env.near(e.name, tuple(f.name for f in base.fields))
     if not hint and e.name in ("isValid", "setValid", "setInvalid"):
         hint = f"{e.name} is a method: write {e.name}()"
+    elif not hint and e.name == "valid" and base.kind == "header":
+        hint = "whether a header is valid is asked by isValid()"
     raise env.error(f"{kind} {base} has no field '{e.name}'", e.span, hint)
 
 

@@ -13,6 +13,7 @@ from sglb.p4.coerce import coerce, comparable, const_of
 from sglb.p4.scope import Env, Frame, Place, Signature, decl_rule, stmt_rule
 from sglb.p4.types import (
     ActionRunT,
+    ApplyResultT,
     BitsT,
     BoolT,
     CallableT,
@@ -105,7 +106,7 @@ def _variable_type(env: Env, d: ast.VarDecl, t: Type) -> None:
         raise env.error(
             f"'{d.name}' cannot be a variable of type {t}",
             d.span,
-            f"make an instance: {t}() {d.name};",
+            f"make an instance, with its arguments in brackets: {t}(…) {d.name};",
         )
     if isinstance(t, IntT | StringT | VoidT | ListT | SetT | MatchKindT | DontCareT):
         hint = "give it a width, like bit<32>" if isinstance(t, IntT) else ""
@@ -207,6 +208,8 @@ def condition(env: Env, e: ast.Expr, what: str) -> None:
     t = env.expr(e)
     if not isinstance(t, BoolT):
         hint = "compare it with something, like '!= 0'" if isinstance(t, BitsT) else ""
+        if isinstance(t, ApplyResultT):
+            hint = "add .hit or .miss"
         raise env.error(f"{what} must be bool, but this is {t}", e.span, hint)
 
 

@@ -57,6 +57,13 @@ def _keys(env: Env, d: ast.TableDecl) -> list[Type | None]:
         with env.recovering():
             t = _key(env, key)
         out.append(t)
+    longest = [key for key in d.keys or () if key.match_kind == "lpm"]
+    if len(longest) > 1:
+        env.complain(
+            f"table '{d.name}' has a second lpm key: of two prefixes none is the longest",
+            longest[1].span,
+            "make one of them ternary",
+        )
     return out
 
 
@@ -70,7 +77,8 @@ def _key(env: Env, key: ast.TableKey) -> Type:
         raise env.error(
             f"match_kind '{key.match_kind}' is not declared",
             key.span,
-            env.near(key.match_kind, tuple(env.match_kinds)),
+            env.near(key.match_kind, tuple(env.match_kinds))
+            or f"the match kinds are {', '.join(env.match_kinds)}",
         )
     return t
 

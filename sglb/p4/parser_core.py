@@ -40,6 +40,8 @@ _HABITS: Final = {
     "register": "include <v1model.p4>",
     "standard_metadata_t": "include <v1model.p4>",
     "packet_in": "include <core.p4>",
+    "V1Switch": "include <v1model.p4>",
+    "header_type": "this is P4_14: translate it first, with p4c's p4test --std p4-14 --pp FILE",
     "packet_out": "include <core.p4>",
 }
 

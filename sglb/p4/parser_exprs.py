@@ -233,6 +233,10 @@ class ExpressionParser(TypeParser):
             hint = "'=' assigns; '==' compares"
         elif token.kind in BASE_TYPE_KINDS:
             hint = "a cast is written (bit<8>) x"
+        elif token.kind in ("action", "table", "control", "parser", "header", "struct"):
+            hint = "a } is missing above, or this stands outside its place"
+        elif token.kind == "select":
+            hint = "write transition select(…)"
         raise self.unexpected("expected an expression", hint)
 
     def _number(self) -> ast.IntLit:

@@ -7,7 +7,7 @@ The rules themselves live in the `check_*` modules. They register with `rule`, s
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -338,13 +338,31 @@ class Env:
                 span,
                 "declare it before its first use",
             )
-        hint = self.near(name, tuple(self.scope.visible()))
-        return self.error(f"{what} '{name}' is not declared", span, hint)
+        near = ("true", "false", *(n for n in self.scope.visible() if self._fits(n, what)))
+        return self.error(f"{what} '{name}' is not declared", span, self.near(name, near))
+
+    def _fits(self, name: str, what: str) -> bool:
+        """Whether a name could stand where `what` is wanted."""
+        found = self.scope.find(name)
+        if what == "action":
+            return isinstance(found, ast.ActionDecl)
+        return what == "type" or not isinstance(found, ast.StructDecl)
+
+    @contextmanager
+    def declaring(self, decls: Sequence[ast.Decl]) -> Iterator[None]:
+        """While a block's declarations are checked, a name of one that is still to come is known."""
+        outer = self.later
+        self.later = outer | {d.name: d for d in reversed(decls) if d.name}
+        try:
+            yield
+        finally:
+            self.later = outer
 
     @staticmethod
     def near(name: str, choices: tuple[str, ...]) -> str:
         """A hint that names the nearest of `choices`, '' if none is near."""
-        close = difflib.get_close_matches(name, sorted(set(choices)), n=1, cutoff=0.6)
+        alike = [c for c in sorted(set(choices)) if c.lower() == name.lower()]
+        close = alike or difflib.get_close_matches(name, sorted(set(choices)), n=1, cutoff=0.6)
         return f"did you mean '{close[0]}'?" if close else ""
 
     # --- dispatch ---------------------------------------------------------------------------------

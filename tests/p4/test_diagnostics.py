@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from lower_kit import build
 
 from sglb.p4.parser import parse_program
 from sglb.p4.source import P4Error, P4Errors
@@ -348,3 +349,30 @@ def mutants(draw: st.DrawFn) -> str:
 @given(mutants())
 def test_mutated_programs(source: str) -> None:
     survives(source)
+
+
+@pytest.mark.parametrize(
+    ("locals_", "apply", "message", "hint"),
+    [
+        ("table t { key = { h.i.x : longest; } actions = { NoAction; } }", "t.apply();",
+         "match_kind 'longest'", "the match kinds are exact, ternary, lpm"),
+        ("table t { key = { h.i.x : lpm; h.i.y : lpm; } actions = { NoAction; } }", "t.apply();",
+         "table 't' has a second lpm key", "make one of them ternary"),
+        ("action a() { t.apply(); } table t { actions = { a; } }", "t.apply();",
+         r"'t' is used before its declaration at <program>:16:\d+", "declare it before"),
+        ("table t { actions = { NoAction; } }", "if (t.apply()) {}", "must be bool", "add .hit or"),
+        ("register<bit<8>> r;", "", "'r' cannot be a variable", r"register<bit<8>>\(…\) r;"),
+        ("", "if (h.i.valid) {}", "has no field 'valid'", r"isValid\(\)"),
+        ("", "if (h.i.isValid() == True) {}", "'True' is not declared", "did you mean 'true'"),
+        ("action a() { h.o.r0 = 1; action b() { }", "", "found the keyword 'action'", "a } is miss"),
+    ],
+)  # fmt: skip
+def test_hints_for_common_mistakes(locals_: str, apply: str, message: str, hint: str) -> None:
+    with pytest.raises(P4Errors, match=rf"error: [^\n]*{message}[\s\S]*hint: [^\n]*{hint}"):
+        build(apply, locals=locals_)
+
+
+def test_an_action_is_never_mistaken_for_a_counter() -> None:
+    with pytest.raises(P4Errors) as caught:
+        build("t.apply();", locals="table t { actions = { counte; } }")
+    assert "hint" not in str(caught.value)
