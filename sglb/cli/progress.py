@@ -12,7 +12,10 @@ _AFTER_S = 2.0
 
 
 class RunProgress:
-    """Shows complete flows by policy, once `_AFTER_S` have passed; nothing without a terminal."""
+    """Shows each policy's packets that have arrived, once `_AFTER_S` have passed.
+
+    Nothing without a terminal.
+    """
 
     def __init__(self, quiet: bool) -> None:
         console = Console(stderr=True)
@@ -20,7 +23,7 @@ class RunProgress:
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("flows"),
+            TextColumn("packets"),
             console=console,
             transient=True,
             disable=quiet or not console.is_terminal,
@@ -42,7 +45,7 @@ class RunProgress:
             self._bars.stop()
 
     def __call__(self, policy: str, done: int, total: int) -> None:
-        """So many flows of a policy's run are complete."""
+        """So many of the packets of a policy's run have arrived."""
         if policy not in self._tasks:
             self._tasks[policy] = self._bars.add_task(policy, total=total)
         self._bars.update(self._tasks[policy], completed=done)

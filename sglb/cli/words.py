@@ -17,6 +17,9 @@ _PLURALS = {
     NodeKind.HOST: "hosts",
 }
 _MAX_FAULTS = 6
+_MAX_CHANGES = 4
+# From here on three digits would show as 1e+03.
+_NEXT_UNIT = 999.5
 
 
 def number(value: float) -> str:
@@ -25,12 +28,13 @@ def number(value: float) -> str:
 
 
 def size(count_bytes: float) -> str:
-    """Bytes in the largest unit that keeps the number above 1."""
-    if count_bytes < 1_000:
-        return f"{count_bytes:g} B"
-    if count_bytes < 1_000_000:
-        return f"{count_bytes / 1_000:.3g} kB"
-    return f"{number(count_bytes / 1_000_000)} MB"
+    """Bytes with three digits, in the largest unit that keeps the number above 1."""
+    value, unit = count_bytes, "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < _NEXT_UNIT:
+            break
+        value, unit = value / 1_000, larger
+    return f"{value:.3g} {unit}"
 
 
 def fabric(topology: Topology) -> str:
@@ -68,7 +72,10 @@ def faults(scenario: Scenario) -> str:
         return "none"
     texts = []
     for label, some in groupby(scenario.faults, key=lambda f: f.label):
-        texts.append(f"{label}: " + ", ".join(_fault(fault) for fault in some))
+        changes = [_fault(fault) for fault in some]
+        if len(changes) > _MAX_CHANGES:
+            changes[_MAX_CHANGES:] = [f"and {len(changes) - _MAX_CHANGES} more"]
+        texts.append(f"{label}: " + ", ".join(changes))
     if len(texts) > _MAX_FAULTS:
         texts[_MAX_FAULTS:] = [f"and {len(texts) - _MAX_FAULTS} more"]
     return "; ".join(texts)

@@ -20,7 +20,7 @@ from sglb.fabric.topology import closest
 from sglb.fabric.workers import run_jobs
 from sglb.p4.compiler import CompiledProgram, compile  # noqa: A004 - the documented name
 
-#: `progress(policy, done, total)`: complete flows of one policy's run.
+#: `progress(policy, done, total)`: data packets of one policy's run that have arrived, and all.
 Progress = Callable[[str, int, int], None]
 
 _STANDS_ON = ("finsy", "networkx", "protobuf", "pydantic")

@@ -27,7 +27,7 @@ from sglb.fabric.events import (
 from sglb.fabric.faults import DeadHop, FabricState, Fault, FaultKind, dead_hops
 from sglb.fabric.host import Host
 from sglb.fabric.qp import TransportConfig
-from sglb.fabric.roce import WIRE_OVERHEAD_BYTES
+from sglb.fabric.roce import WIRE_OVERHEAD_BYTES, packet_count
 from sglb.fabric.scenario import Scenario, ns_to_ps, us_to_ps
 from sglb.fabric.topology import Edge, Link
 from sglb.fabric.traffic import TrafficDriver
@@ -198,7 +198,8 @@ class Simulation:
     def run(self, progress: Callable[[int, int], None] | None = None) -> PolicyRun:
         """Runs to the end of the workload or `stop_us`.
 
-        `progress(done, all)` is called with the number of complete flows now and then.
+        `progress(done, all)` is called now and then: data packets that have arrived, of those that
+        the workload needs.
         """
         scenario = self.scenario
         for fault in scenario.faults:
@@ -213,15 +214,21 @@ class Simulation:
         )
         driver.start()
         if progress is not None:
-            self._report_progress(driver, progress)
+            mtu_bytes = scenario.model.transport.mtu_bytes
+            total = sum(
+                packet_count(flow.size_bytes, mtu_bytes) for flow in scenario.workload.flows
+            )
+            self._report_progress(driver, progress, total)
         self.clock.run(scenario.stop_ps, lambda: driver.done)
         return self._result(driver.done)
 
-    def _report_progress(self, driver: TrafficDriver, tell: Callable[[int, int], None]) -> None:
-        total = len(self.scenario.workload.flows)
-        tell(total - driver.open_flows, total)
+    def _report_progress(
+        self, driver: TrafficDriver, tell: Callable[[int, int], None], total: int
+    ) -> None:
+        arrived = sum(host.stats.data_received for host in self.hosts.values())
+        tell(min(arrived, total), total)  # more arrive than are needed when some are sent twice
         if not driver.done:
-            self.clock.call_later(us_to_ps(10), self._report_progress, driver, tell)
+            self.clock.call_later(us_to_ps(10), self._report_progress, driver, tell, total)
 
     def _result(self, completed: bool) -> PolicyRun:
         depth, at = 0, (0, 0)

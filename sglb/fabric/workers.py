@@ -13,6 +13,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -25,6 +26,7 @@ from sglb.fabric.report import PolicyReport
 
 Tell = Callable[[str, int, int], None]
 
+_TELL_EVERY_S = 0.1
 _MAIN = "from sglb.fabric.workers import work; work()"
 
 
@@ -186,9 +188,17 @@ def work() -> None:
         pickle.dump(message, answers)
         answers.flush()
 
+    told_s = float("-inf")
+
+    def progress(_policy: str, done: int, total: int) -> None:
+        nonlocal told_s
+        if time.monotonic() - told_s > _TELL_EVERY_S:
+            told_s = time.monotonic()
+            answer(("progress", done, total))
+
     job = pickle.load(sys.stdin.buffer)
     try:
-        answer(_run_here(job, lambda _, done, total: answer(("progress", done, total))))
+        answer(_run_here(job, progress))
     except WorkerError as error:
         cause = error.__cause__
         assert isinstance(cause, Exception)

@@ -17,7 +17,7 @@ from google.protobuf import text_format
 
 from sglb.cli import main
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ORACLE = ROOT / "tests" / "oracle"
 ROUTER = ROOT / "tests" / "programs" / "router.p4"
 COMMAND = [sys.executable, "-c", "from sglb.cli import main; main()"]
