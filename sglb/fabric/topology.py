@@ -18,8 +18,8 @@ from functools import cached_property
 import networkx as nx
 
 MAX_NODES = 0xFFFF
-# v1model has 9 bit port numbers, of which 510 and 511 are BMv2's customary CPU and drop ports.
-MAX_PORTS = 509
+# v1model has 9 bit port numbers; 509 to 511 are the event, CPU and drop ports (SwitchConfig).
+MAX_PORTS = 508
 MAX_HOSTS_PER_SWITCH = 254
 _IPV6_SITE = 0xFD53_474C_4200 << 80
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
