@@ -98,7 +98,7 @@ const bit<4> EVENT_OF_PORT  = 0;
 const bit<4> EVENT_OF_TIMER = 1;
 
 // Timer applications.
-const bit<3> APP_QUALITY_TIMER = 1;
+@noWarn("unused") const bit<3> APP_QUALITY_TIMER = 1;
 const bit<3> APP_BEAT_TIMER    = 2;
 
 @controller_header("packet_in")

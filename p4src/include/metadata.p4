@@ -44,6 +44,7 @@ struct metadata_t {
     subject_t port_subject;
 
     // Forwarding.
+    bit<32>   l4_ports;      // 0 where there are none; an absent header's fields may hold anything
     bit<16>   dst;           // destination switch; 0: none yet
     bit<32>   flow_hash;
     bool      done;          // the packet's fate is decided

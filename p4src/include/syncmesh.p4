@@ -7,9 +7,9 @@ const bit<48> SYNC_GROUP_MAC = 0x0180c200000e;  // nearest bridge (IEEE 802.1Q):
 
 // Message types. The first five are between agents and pass the data plane untouched.
 const bit<4> SYNC_HELLO = 1;
-const bit<4> SYNC_FULL  = 2;
-const bit<4> SYNC_DELTA = 3;
-const bit<4> SYNC_ACK   = 4;
+@noWarn("unused") const bit<4> SYNC_FULL  = 2;
+@noWarn("unused") const bit<4> SYNC_DELTA = 3;
+@noWarn("unused") const bit<4> SYNC_ACK   = 4;
 const bit<4> SYNC_BYE   = 5;
 const bit<4> SYNC_PROBE = 6;   // routing to routing: asks, as BFD does, whether the link carries frames
 const bit<4> SYNC_NOTE  = 8;   // data plane to data plane: the quality of a path changed
@@ -45,7 +45,7 @@ header set_h {
     bit<16> subject;       // whose announcement may change by it; 0 none
 }
 
-const bit<8> CODE_BEST  = 0;
+@noWarn("unused") const bit<8> CODE_BEST  = 0;
 const bit<8> CODE_WORST = 9;   // -7
 const bit<8> CODE_DOWN  = 8;   // -8
 

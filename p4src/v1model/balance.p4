@@ -1,7 +1,7 @@
 // Which member of a group carries a packet. SPDX-License-Identifier: Apache-2.0
 
 const bit<2> SELECT_HASH  = 0;  // by flow hash: ecmp
-const bit<2> SELECT_SPRAY = 1;  // slot by slot: spray, flowlet
+@noWarn("unused") const bit<2> SELECT_SPRAY = 1;  // slot by slot: spray, flowlet
 const bit<2> SELECT_BEST  = 2;  // slot by slot among the members of the best band: dlb, glb
 
 control Balance(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {

@@ -81,11 +81,13 @@ parser FabricParser(packet_in pkt, out headers_t hdr, inout metadata_t meta,
 
     state parse_tcp {
         pkt.extract(hdr.l4);
+        meta.l4_ports = hdr.l4.src_port ++ hdr.l4.dst_port;
         transition accept;
     }
 
     state parse_udp {
         pkt.extract(hdr.l4);
+        meta.l4_ports = hdr.l4.src_port ++ hdr.l4.dst_port;
         pkt.extract(hdr.udp);
         transition select(hdr.l4.dst_port) {
             UDP_PORT_ROCE: parse_bth;

@@ -51,7 +51,6 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     }
 
     apply {
-        // The fields of a header that is not there read 0 and add nothing to the hash.
         if (hdr.ipv4.isValid()) {
             if (sm.checksum_error == 1 || hdr.ipv4.ttl <= 1 || hdr.ipv4.ihl < 5) {
                 no_route();
@@ -63,7 +62,7 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
                 meta.class = hdr.ipv4.dscp[5:3];
                 hash(meta.flow_hash, HashAlgorithm.crc32, 32w0,
                      { meta.hash_seed, hdr.ipv4.src_addr, hdr.ipv4.dst_addr, hdr.ipv4.protocol,
-                       hdr.l4.src_port, hdr.l4.dst_port }, 64w0x100000000);
+                       meta.l4_ports }, 64w0x100000000);
                 routing_v4.apply();
             }
         } else if (hdr.ipv6.isValid()) {
@@ -74,7 +73,7 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
                 meta.class = hdr.ipv6.dscp[5:3];
                 hash(meta.flow_hash, HashAlgorithm.crc32, 32w0,
                      { meta.hash_seed, hdr.ipv6.src_addr, hdr.ipv6.dst_addr, hdr.ipv6.next_header,
-                       hdr.l4.src_port, hdr.l4.dst_port }, 64w0x100000000);
+                       meta.l4_ports }, 64w0x100000000);
                 routing_v6.apply();
             }
         } else {

@@ -389,9 +389,11 @@ class PacketIn(NamedTuple):
 
 
 class Bench:
-    """See the module's text. `settings` are those of `SwitchConfig`."""
+    """See the module's text. `settings` are those of `SwitchConfig`; `filled` False: no entries."""
 
-    def __init__(self, *, rng: random.Random | None = None, **settings: Any) -> None:
+    def __init__(
+        self, *, rng: random.Random | None = None, filled: bool = True, **settings: Any
+    ) -> None:
         self.clock = VirtualClock()
         config = {
             "ingress_latency_ps": 0,
@@ -413,6 +415,10 @@ class Bench:
         self.client.on_packet_in(
             lambda p: self.packet_ins.append(PacketIn(p["ingress_port"], p["reason"], p.payload))
         )
+        if filled:
+            self._fill()
+
+    def _fill(self) -> None:
         self.modify(*identity())
         self.insert(
             [fabric(p) for p in FABRIC_PORTS],
