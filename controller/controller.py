@@ -103,6 +103,7 @@ class Controller:
 
     def __init__(self, inputs: PlanInputs, clients: Mapping[int, Client]) -> None:
         self._inputs = inputs
+        self._empty: set[int] = set()
         self._known = {
             switch_id: self._introduce(switch_id, client) for switch_id, client in clients.items()
         }
@@ -143,6 +144,8 @@ class Controller:
         found: dict[int, int] = {}
         failures: list[str] = []
         for switch_id in self._known:
+            if switch_id in self._empty:
+                continue
             try:
                 change = self._bring(switch_id)
             except ControllerError as error:
@@ -163,13 +166,14 @@ class Controller:
         """
         known = self._known[switch_id]
         known.held = None
+        self._empty.discard(switch_id)
         return Repair(self._name(switch_id), self._bring(switch_id), known.schema)
 
     def restarted(self, switch_id: int, incarnation: int) -> None:
-        """The switch starts anew, with tables that are to be filled by `reconcile`."""
+        """The switch has started anew: `update` leaves it alone until `reconcile` has filled it."""
         incarnations = {**self._inputs.incarnations, switch_id: incarnation}
         self._inputs = replace(self._inputs, incarnations=incarnations)
-        self._known[switch_id].held = None
+        self._empty.add(switch_id)
 
     def reconcile_all(self) -> dict[int, Repair]:
         """`reconcile` for every switch."""

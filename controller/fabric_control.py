@@ -97,9 +97,16 @@ class FabricControl:
         self._prober.start()
 
     def switch_restarted(self, switch_id: int) -> None:
-        """Loads and fills the switch again, `restore_ms` after it came back."""
+        """Fills the switch again, `restore_ms` after it came back.
+
+        It has a new incarnation, so that nobody takes old frames of it for new ones.
+        """
+        self._incarnations[switch_id] += 1
+        self._controller.restarted(switch_id, self._incarnations[switch_id])
+        if switch_id in self._agents:
+            self._agents[switch_id].kill()
         delay_ps = _delays(self._model.control_plane).restore_ps
-        self._view.clock.call_later(delay_ps, self._refill, switch_id)
+        self._view.clock.call_later(delay_ps, self._fill, switch_id)
 
     def rate_changed(self, link_id: int, rate_bps: int) -> None:
         """Weights and thresholds follow `reaction_ms` later."""
@@ -158,16 +165,6 @@ class FabricControl:
             partial(self._agent_event, switch_id),
         )
         self._agents[switch_id].start()
-
-    def _refill(self, switch_id: int) -> None:
-        """A switch that restarted: a new incarnation, so that nobody takes its old frames for new."""
-        if switch_id in self._agents:
-            self._agents[switch_id].kill()
-        self._incarnations[switch_id] += 1
-        self._controller.restarted(switch_id, self._incarnations[switch_id])
-        client = self._clients[switch_id]
-        client.set_pipeline(client.schema.p4info)
-        self._fill(switch_id)
 
     def _wrote(self, switch_id: int, updates: int) -> None:
         self._updates += updates

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from controller_kit import Bench
+from controller_kit import Bench, program
 from finsy import Action, Match, P4CloneSessionEntry, P4MulticastGroupEntry, P4TableEntry
 
 import sglb.p4
@@ -124,6 +124,21 @@ def test_a_default_that_nobody_asked_for_goes_back_to_the_programs_own() -> None
     repair = bench.new_controller().reconcile(1)
     assert repair.modified == ("modes [default] -> its initial action",)
     assert client.read(ask) == [initial]
+
+
+def test_a_switch_that_restarted_is_left_alone_until_it_is_filled() -> None:
+    bench = Bench()
+    bench.controller.reconcile_all()
+    leaf0 = bench.id("leaf0")
+    bench.switches[leaf0].load(program())
+    bench.controller.restarted(leaf0, incarnation=2)
+    assert leaf0 not in bench.controller.update(bench.without("leaf0-spine0"))
+    assert bench.clients[leaf0].read(P4TableEntry(T_LANES)) == []
+    bench.controller.reconcile(leaf0)
+    assert members(bench, "leaf0", "leaf1") == LANE_1
+    [sender] = bench.clients[leaf0].read(P4TableEntry(T_SENDER, is_default_action=True))
+    assert sender.action.args == {"node_id": leaf0, "incarnation": 2}
+    assert leaf0 in bench.controller.update(bench.healthy)
 
 
 def test_what_the_agents_own_is_left_alone() -> None:

@@ -205,6 +205,15 @@ def test_a_switch_that_restarts_is_filled_again_and_used_again(policy: str) -> N
     assert run.sent("spine0", "leaf1") > run.sent("spine1", "leaf1") / 2
 
 
+def test_a_restarted_switch_that_is_still_empty_gets_no_changes() -> None:
+    # spine0 is up at 400 and filled at 440; at 420 tables follow a rate that changed at 360.
+    rate = {"at_us": 360, "rate": {"link": "leaf1-spine1", "gbps": 12.5}}
+    run = Run("glb", kib=2048, faults=[RESTART[0], rate, RESTART[1]])
+    assert run.result.completed
+    assert {420, 440} <= set(run.written())
+    assert run.result.control["links"] == {}
+
+
 def test_neighbours_believe_a_restarted_switch() -> None:
     run = Run("glb", kib=3072, faults=[*RESTART, {"at_us": 700, "down": "leaf1-spine0"}])
     assert run.result.completed
