@@ -105,10 +105,13 @@ control Quality(inout headers_t hdr, inout metadata_t meta, inout standard_metad
                             | ((bit<192>)sm.deq_qdepth << class_shift);
                     depths.write(port, depth);
                 }
-            } else if (load == 0) {
-                // Nothing left for long: what waited, if anything, was lost with the link.
-                depth = 0;
-                depths.write(port, depth);
+            } else {
+                local_down.read(down, (bit<32>)bank);
+                if (load == 0 || (down & (128w0x80 << lane_shift)) != 0) {
+                    // Nothing left for long, or the link was cut: what waited, if anything, was lost.
+                    depth = 0;
+                    depths.write(port, depth);
+                }
             }
             load_bytes.write(port, load);
 

@@ -193,17 +193,24 @@ def test_the_queues_of_all_classes_count():
     assert [after(bench, n) for n in (2, 3)] == [3, 2]
 
 
-def test_a_queue_that_was_lost_with_its_link_is_forgotten():
+@pytest.mark.parametrize(("marked", "epochs"), [(True, 0), (False, 16)])
+def test_a_queue_that_was_lost_with_its_link_is_forgotten(marked, epochs):
+    """By the next timer packet while the link is marked down, else when the load is gone too."""
     bench = queueing(quality(1, STEPS, load_shift=NO_LOAD, queue_shift=3))
     for _ in range(7):
         bench.put(ip4())
     assert after(bench, 1) == 5
-    bench.switch.set_port_state(1, up=False)
-    bench.put(ip4())  # lets the cut be detected: the queue is flushed
-    bench.switch.set_port_state(1, up=True)
-    bench.at(75 + 16 * EPOCH_US)
+    for up in (False, True):
+        bench.switch.set_port_state(1, up)  # the queue is flushed
+        bench.run(100)
+    if not marked:
+        bench.set(2, 0, 1)
+        bench.tick()
+        bench.run(200)
+        assert bands(bench)[0] == 5
+    bench.at(200 + epochs * EPOCH_US)
     bench.tick()
-    bench.run(75 + 17 * EPOCH_US)
+    bench.run(300 + epochs * EPOCH_US)
     assert bands(bench)[0] == 0
 
 
