@@ -87,7 +87,8 @@ def _columns(report: RunReport) -> list[_Column]:
                 _recovery,
                 _recovery_rank,
                 "from the cut to the last packet lost by it or sent into the dead path (the longest, "
-                "if there are several cuts)",
+                "if there are several cuts); a run that ends before its path is given up shows its "
+                "last loss",
             ),
             _Column(
                 "=\ndetect",
