@@ -59,7 +59,7 @@ class CpEntry:
 
 @dataclass(frozen=True, slots=True)
 class CpTable(CpObject):
-    """A table; `keys` exclude selector keys."""
+    """A table; `keys` include selector keys, which have no names; those of entries do not."""
 
     keys: tuple[CpParam, ...] = ()
     actions: tuple[CpActionRef, ...] = ()

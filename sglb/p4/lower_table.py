@@ -76,6 +76,9 @@ def _lower_keys(body: Body, decl: ast.TableDecl) -> _Keys:
             body.span = key.span
             if key.match_kind == "selector":
                 found.selector += data_fields(body, key.expr, Invalid.SKIP)
+                # P4Info does not show it, but counts it in the ids of the keys after it.
+                shown = CpParam("", body.type_of(key.expr), key.annotations, key.match_kind)
+                found.shown.append(shown)
                 continue
             _lower_key(body, decl, key, found)
     found.setup = tuple(setup)
@@ -316,7 +319,7 @@ def lower_table(body: Body, table: TableInst) -> None:
     timeout = flag(own, decl, "support_timeout", default=False)
     shape = Shape(
         tuple(keys.keys),
-        tuple(p.type for p in keys.shown),
+        tuple(p.type for p in keys.shown if p.match_kind != "selector"),
         actions,
         flag(own, decl, "largest_priority_wins", default=True),
         number(own, decl, "priority_delta", 1),

@@ -127,8 +127,11 @@ def _add_arguments(params: Any, declared: tuple[CpParam, ...], args: tuple[int, 
 
 def _add_match(message: p4r.TableEntry, table: CpTable, entry: CpEntry) -> None:
     ids = field_ids(table.name, [(k.name, k.annotations) for k in table.keys])
-    for number, key, held in zip(ids, table.keys, entry.keys, strict=True):
-        if held is None or key.match_kind == "selector":
+    matched = [
+        pair for pair in zip(ids, table.keys, strict=True) if pair[1].match_kind != "selector"
+    ]
+    for (number, key), held in zip(matched, entry.keys, strict=True):
+        if held is None:
             continue
         width = width_of(key.type)
         value, other = held

@@ -327,3 +327,15 @@ def test_two_actions_of_one_name_are_refused() -> None:
     locals_ = '@name(".same") action a() {} @name(".same") action b() {}'
     with pytest.raises(P4Errors, match=r"two actions are called same[\s\S]*another @name"):
         build("a(); b();", locals=locals_)
+
+
+def test_selector_keys_take_up_field_ids() -> None:
+    """As p4c numbers them; the switch matches by the keys that are shown."""
+    locals_ = f"""{ACTIONS} action_selector(HashAlgorithm.crc16, 64, 10) s;
+    table t {{ key = {{ m.m0 : selector; h.i.x : exact; h.i.y : selector; m.m1 : ternary; }}
+        actions = {{ set; NoAction; }} implementation = s; }}
+    """
+    program = build("t.apply();", locals=locals_)
+    fields = program.p4info.tables[0].match_fields
+    assert [(f.id, f.name) for f in fields] == [(2, "h.i.x"), (4, "m.m1")]
+    assert [k.name for k in only(program).keys] == ["h.i.x", "m.m1"]
