@@ -79,9 +79,7 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
         if (sm.instance_type == EGRESS_CLONE) {
             build_note.apply(hdr, meta, sm);
         } else {
-            if (sm.egress_port != CPU_PORT) {
-                quality.apply(hdr, meta, sm);
-            }
+            quality.apply(hdr, meta, sm);
             if (meta.subject != 0) {
                 announce.apply(hdr, meta, sm);
             }

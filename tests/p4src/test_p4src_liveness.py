@@ -101,6 +101,20 @@ def test_silence_marks_the_link_and_tells(bench):
     assert bench.notes(sent) == []
 
 
+def test_silence_is_told_at_once_not_when_its_turn_comes(bench):
+    many = (1, 100)  # only the first is a subject; port 1's timer packet looks at it before
+    bench.modify(
+        *(
+            quality(p, FAR, subject=int(p == 2), beat_timeout_us=TIMEOUT_US, scan=many)
+            for p in FABRIC_PORTS
+        )
+    )
+    bench.at(10)
+    hear(bench, 2, 1)
+    bench.at(111)
+    assert bench.notes(bench.tick(HEARTBEAT)) == [(3, 30, DOWN), (4, 30, DOWN)]
+
+
 def test_who_was_never_heard_is_not_missed(bench):
     bench.at(1_000_000)
     assert not any(frame[15] for frame in beats(bench.tick(HEARTBEAT)).values())

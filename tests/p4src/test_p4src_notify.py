@@ -201,6 +201,7 @@ def test_down_is_repeated_by_timer_packets_though_its_port_sends_none(copies):
     bench = bench_with(copies=copies)
     bench.at(10)
     assert len(bench.notes(event(bench, 2, up=False))) == 2
+    assert bench.notes(bench.set(1, 0, 2, subject=1)) == []  # no timer packet
     repeats = [bench.notes(bench.tick()) for _ in range(4)]
     flat = [note for tick in repeats for note in tick]
     assert flat == [(3, 30, DOWN), (4, 30, DOWN)] * copies

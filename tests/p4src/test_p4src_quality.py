@@ -214,10 +214,11 @@ def test_a_queue_that_was_lost_with_its_link_is_forgotten(marked, epochs):
     assert bands(bench)[0] == 0
 
 
-def test_control_frames_of_the_agent_are_no_queue_that_stays():
+def test_control_frames_are_no_queue_that_stays():
     bench = queueing(quality(1, STEPS, load_shift=NO_LOAD, queue_shift=3))
-    for _ in range(3):
+    for _ in range(2):
         bench.client.packet_out(bytes(60), egress_port=1, to_pipeline=0, pad=0)
+    bench.tick(2)  # a heartbeat waits behind the agent's frames, and is no packet that would tell
     bench.run(1000)
     assert bands(bench)[0] == 0
 
