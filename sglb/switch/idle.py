@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from sglb.switch.clock import Handle, Scheduler
+from sglb.switch.clock import PS_PER_US, Handle, Scheduler
 from sglb.switch.tables import Table, TableEntry
+
+# A table is looked at this often at most: a timeout of a nanosecond, which P4Runtime allows, re-arms
+# itself at once and would leave no time for packets.
+MIN_INTERVAL_PS = PS_PER_US
 
 
 class IdleWatcher:
-    """Watches tables; `notify(table, entries)` hears of each idle entry once per timeout passed."""
+    """Watches tables; `notify(table, entries)` hears of each idle entry once per timeout passed.
+
+    Repeats are at least `MIN_INTERVAL_PS` apart, whatever the timeouts.
+    """
 
     def __init__(self, clock: Scheduler, notify: Callable[[Table, list[TableEntry]], None]) -> None:
         self._clock = clock
@@ -43,6 +50,9 @@ class IdleWatcher:
 
     def _check(self, table: Table) -> None:
         entries = table.idle(self._clock.now_ps)
+        due = table.next_idle_ps()
         if entries:
             self._notify(table, entries)
-        self._plan(table, table.next_idle_ps())
+            if due is not None:
+                due = max(due, self._clock.now_ps + MIN_INTERVAL_PS)
+        self._plan(table, due)

@@ -423,6 +423,17 @@ def test_idle_entries_reach_the_control_plane() -> None:
     assert told == [(16 * US, "I.seen", 1), (25 * US, "I.seen", 2), (26 * US, "I.seen", 1)]
 
 
+def test_a_timeout_of_a_nanosecond_leaves_time_for_packets() -> None:
+    bench = Bench()
+    told: list[int] = []
+    bench.switch.on_idle = lambda table, entries: told.append(bench.clock.now_ps)
+    table = bench.switch.state.by_name("seen")
+    assert isinstance(table, Table)
+    table.insert((5,), ActionCall(table.decl.actions[0].p4info_id), idle_timeout_ns=1)
+    bench.clock.run(until_ps=3 * US)
+    assert told == [1000, 1000 + US, 1000 + 2 * US]
+
+
 def test_timers_reach_the_program() -> None:
     bench = Bench()
     bench.switch.start_generator(TimerApp(5, period_ps=US))

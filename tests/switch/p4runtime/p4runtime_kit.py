@@ -12,7 +12,7 @@ from finsy.proto import U128, p4r
 
 from sglb.p4.compiler import CompiledProgram
 from sglb.p4.compiler import compile as compile_p4
-from sglb.switch.clock import VirtualClock
+from sglb.switch.clock import PS_PER_US, VirtualClock
 from sglb.switch.config import SwitchConfig
 from sglb.switch.p4runtime.service import P4RuntimeService, ServiceOptions
 from sglb.switch.p4runtime.status import Code, P4RuntimeError
@@ -145,7 +145,8 @@ class Bench:
 
     def send(self, port: int, frame: bytes) -> None:
         self.switch.receive(port, frame)
-        self.clock.run()
+        # Not to the end of events: an entry with an idle timeout re-arms for ever.
+        self.clock.run(until_ps=self.clock.now_ps + 100 * PS_PER_US)
 
 
 def _failure(call: Callable[[], object]) -> P4RuntimeError | None:
