@@ -13,7 +13,7 @@ from rich.console import Console
 from sglb.cli import files
 from sglb.cli.errors import INCOMPLETE, UserError, tell
 from sglb.cli.progress import RunProgress
-from sglb.cli.serving import parse_ports, serve_switch
+from sglb.cli.serving import check_address, parse_ports, serve_switch
 from sglb.cli.table import show
 from sglb.fabric.packet_trace import TraceRequest
 from sglb.fabric.report import RunReport
@@ -226,6 +226,7 @@ def switch_command(
     define: Define = None,
 ) -> None:
     """Run one switch in real time, served by P4Runtime, with capture files as ports."""
+    check_address(grpc)
     options = ServeOptions(
         grpc=grpc,
         pcap_dir=pcap_dir,

@@ -77,10 +77,19 @@ def output(path: Path | None) -> Iterator[Callable[[str], None]]:
     elif str(path) == "-":
         yield lambda text: typer.echo(text, nl=False)
     else:
+        new = not path.exists()
         with path.open("a", encoding="utf-8") as stream:
+            written = False
 
             def write(text: str) -> None:
-                stream.truncate(0)
+                nonlocal written
+                written = True
+                if path.is_file():
+                    stream.truncate(0)
                 stream.write(text)
 
-            yield write
+            try:
+                yield write
+            finally:
+                if new and not written:
+                    path.unlink()

@@ -13,6 +13,7 @@ from sglb.switch.live import LiveSwitch, ServeOptions, serve
 
 _RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?\Z")
 _MAX_PORT = 511
+_ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.%]+\]|[^\s:\[\]]+):([0-9]{1,5})\Z")
 
 
 def parse_ports(text: str) -> tuple[int, ...]:
@@ -32,6 +33,13 @@ def parse_ports(text: str) -> tuple[int, ...]:
             )
         found |= set(range(first, last + 1))
     return tuple(sorted(found))
+
+
+def check_address(text: str) -> None:
+    """Raises `UserError` unless the text is HOST:PORT; gRPC itself takes port 99999 for another."""
+    match = _ADDRESS.match(text)
+    if match is None or int(match[1]) > 65_535:
+        raise UserError(f"--grpc {text}: write HOST:PORT with a port up to 65535, 0 for any")
 
 
 def serve_switch(program: CompiledProgram | None, options: ServeOptions) -> None:

@@ -101,7 +101,8 @@ class _Crew:
             if self._over:
                 return None
             process = subprocess.Popen(
-                [sys.executable, "-c", _MAIN],
+                # -P: a module of that name in the user's folder must not stand before ours.
+                [sys.executable, "-P", "-c", _MAIN],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=os.environ | {"PYTHONPATH": path},

@@ -140,6 +140,15 @@ def test_a_cut_shows_recovery_and_the_trace_follows_a_packet_around_it(
     assert [h["switch"] for h in hops_in_json] == ["leaf0", "spine1", "leaf1"]
 
 
+def test_the_json_can_go_to_a_device_and_modules_here_do_not_hide_ours(
+    sglb: Sglb, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "controller.py").write_text("raise SystemExit(7)")
+    monkeypatch.chdir(tmp_path)
+    answer = sglb("run", small, "--json", "/dev/null", "--jobs", 2, "--quiet")
+    assert (answer.code, answer.out, answer.err) == (0, "", "")
+
+
 def test_a_named_packet_is_followed_under_the_last_policy(sglb: Sglb, small: Path) -> None:
     answer = sglb("run", small, "-p", "spray", "--trace-packet", "h0:h1", "--trace-all")
     story = answer.out.split("\nOne packet's way under ")[1]
@@ -203,6 +212,9 @@ def test_mistakes_in_options_get_one_line(sglb: Sglb, small: Path, tmp_path: Pat
     one_line(sglb("run", small, "--control-plane", "x"), r"error: no control plane named 'x' .*")
     nowhere = tmp_path / "no" / "out.json"
     one_line(sglb("run", small, "--json", nowhere), rf"error: {nowhere}: No such file or directory")
+    left = tmp_path / "left.json"
+    assert sglb("run", small, "-p", "gbl", "--json", left).code == 1
+    assert not left.exists()
     usage = sglb("run", small, "--jobs", 0)
     assert usage.code == 2
     assert "--jobs" in usage.err
@@ -321,7 +333,8 @@ def test_mistakes_in_setting_up_a_switch_get_one_line(sglb: Sglb, tmp_path: Path
     broken = sglb("switch", ROUTER, "--pcap-dir", tmp_path, "--grpc", "127.0.0.1:0")
     one_line(broken, rf"error: {tmp_path}/1\.pcap: .*")
     one_line(sglb("switch", "--exit-when-done"), r"error: --exit-when-done needs --pcap-dir.*")
-    one_line(sglb("switch", ROUTER, "--grpc", "nonsense"), r"error: .*nonsense.*")
+    for address in ("nonsense", "127.0.0.1:99999", "127.0.0.1:"):
+        one_line(sglb("switch", ROUTER, "--grpc", address), rf"error: --grpc {address}: write .*")
 
 
 def test_a_switch_without_program_waits_for_a_controller_and_ends_on_sigint() -> None:
