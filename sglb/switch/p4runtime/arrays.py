@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from finsy.proto import p4d, p4i, p4r
 
@@ -27,12 +28,16 @@ from sglb.switch.p4runtime.p4data import P4DataCodec
 from sglb.switch.p4runtime.status import Code, P4RuntimeError
 from sglb.switch.registers import RegisterArray
 
+_LARGEST_COUNT: Final = (1 << 63) - 1
+
 # --- conversions that direct resources share ------------------------------------------------------
 
 
 def counter_message(cell: CounterData) -> p4r.CounterData:
-    """The message of a counter's value."""
-    return p4r.CounterData(byte_count=cell.bytes, packet_count=cell.packets)
+    """The message of a counter's value, which wraps around where P4Runtime's int64 ends."""
+    return p4r.CounterData(
+        byte_count=cell.bytes & _LARGEST_COUNT, packet_count=cell.packets & _LARGEST_COUNT
+    )
 
 
 def set_counter(cell: CounterData, data: p4r.CounterData, what: str) -> Undo:

@@ -90,6 +90,14 @@ def test_counters_count_and_are_set(bench):
     assert bench.modify(counter(bench, 2, data={"byte_count": -1})) == ["INVALID_ARGUMENT"]
 
 
+def test_a_full_counter_wraps_around_and_can_still_be_read(bench):
+    full = {"packet_count": 2**63 - 1, "byte_count": 2**63 - 10}
+    assert bench.modify(counter(bench, 2, data=full)) == ["OK"]
+    bump(bench, 2)  # 14 bytes
+    wrapped = {"packet_count": 0, "byte_count": 4}
+    assert bench.read(counter(bench, 2)) == [counter(bench, 2, data=wrapped)]
+
+
 def test_counter_wildcards(bench):
     assert bench.modify(counter(bench, data={"byte_count": 5})) == ["OK"]
     all_cells = [counter(bench, i, data={"byte_count": 5}) for i in range(4)]
