@@ -6,7 +6,9 @@ number (`egress_port`); what is read back is what was written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from finsy.proto import p4r
 
@@ -22,6 +24,39 @@ MAX_GROUP = (1 << 16) - 1
 MAX_SESSION = (1 << 15) - 1
 #: standard_metadata.priority is 3 bits wide.
 MAX_CLASS = 7
+
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Store(Generic[_T]):
+    """Where the engine keeps one kind of object."""
+
+    insert: Callable[[_T], None]
+    modify: Callable[[_T], None]
+    delete: Callable[[int], None]
+
+    def write(
+        self, update: UpdateType, number: int, before: _T | None, make: Callable[[], _T]
+    ) -> Undo:
+        """Carries out one update of object `number`; `make` is not called for a DELETE."""
+        if update is UpdateType.DELETE:
+            self.delete(number)
+        elif update is UpdateType.INSERT:
+            self.insert(make())
+        else:
+            self.modify(make())
+
+        def undo() -> None:
+            if before is None:
+                self.delete(number)
+            elif update is UpdateType.DELETE:
+                self.insert(before)
+            else:
+                self.modify(before)
+
+        return undo
 
 
 class OldReplica(Replica):
@@ -70,30 +105,18 @@ class PreHandler:
     # --- multicast groups -------------------------------------------------------------------------
 
     def _write_group(self, update: UpdateType, entry: p4r.MulticastGroupEntry) -> Undo:
-        engine = self._engine
         what = f"multicast group {entry.multicast_group_id}"
         _check_id(entry.multicast_group_id, MAX_GROUP, what)
-        before = engine.group(entry.multicast_group_id)
-        if update is UpdateType.DELETE:
-            engine.delete_group(entry.multicast_group_id)
-        else:
-            group = MulticastGroup(
+        engine = self._engine
+        store = _Store(engine.insert_group, engine.modify_group, engine.delete_group)
+        return store.write(
+            update,
+            entry.multicast_group_id,
+            engine.group(entry.multicast_group_id),
+            lambda: MulticastGroup(
                 entry.multicast_group_id, self._replicas(entry.replicas, what), entry.metadata
-            )
-            if update is UpdateType.INSERT:
-                engine.insert_group(group)
-            else:
-                engine.modify_group(group)
-
-        def undo() -> None:
-            if before is None:
-                engine.delete_group(entry.multicast_group_id)
-            elif update is UpdateType.DELETE:
-                engine.insert_group(before)
-            else:
-                engine.modify_group(before)
-
-        return undo
+            ),
+        )
 
     def _group_message(self, group: MulticastGroup) -> p4r.Entity:
         message = p4r.MulticastGroupEntry(multicast_group_id=group.id, metadata=group.metadata)
@@ -107,28 +130,16 @@ class PreHandler:
     # --- clone sessions ---------------------------------------------------------------------------
 
     def _write_session(self, update: UpdateType, entry: p4r.CloneSessionEntry) -> Undo:
-        engine = self._engine
         what = f"clone session {entry.session_id}"
         _check_id(entry.session_id, MAX_SESSION, what)
-        before = engine.session(entry.session_id)
-        if update is UpdateType.DELETE:
-            engine.delete_session(entry.session_id)
-        else:
-            session = self._session(entry, what)
-            if update is UpdateType.INSERT:
-                engine.insert_session(session)
-            else:
-                engine.modify_session(session)
-
-        def undo() -> None:
-            if before is None:
-                engine.delete_session(entry.session_id)
-            elif update is UpdateType.DELETE:
-                engine.insert_session(before)
-            else:
-                engine.modify_session(before)
-
-        return undo
+        engine = self._engine
+        store = _Store(engine.insert_session, engine.modify_session, engine.delete_session)
+        return store.write(
+            update,
+            entry.session_id,
+            engine.session(entry.session_id),
+            lambda: self._session(entry, what),
+        )
 
     def _session(self, entry: p4r.CloneSessionEntry, what: str) -> CloneSession:
         if entry.class_of_service > MAX_CLASS:
