@@ -40,10 +40,10 @@ from sglb.fabric.qp import TransportConfig
 from sglb.fabric.roce import frame_bytes, packet_count, wire_bytes
 from sglb.fabric.topology import Edge, Topology
 from sglb.fabric.workload import Flow, Workload
+from sglb.switch.clock import PS_PER_S
 
-_PS = 1_000_000_000_000
 _MAX_STARTS = 32
-_NEVER_PS = 10 * 86_400 * _PS
+_NEVER_PS = 10 * 86_400 * PS_PER_S
 
 
 class BoundError(ValueError):
@@ -200,10 +200,10 @@ class _Bounds:
     def _alone(self, flow: Flow, bits: int, start: int, out: bool) -> int:
         window = self._nic(flow.src if out else flow.dst, out, [flow])
         begin = start + window.head_ps
-        end = self._capacity.time_to_carry(window.edge, begin, bits * _PS)
+        end = self._capacity.time_to_carry(window.edge, begin, bits * PS_PER_S)
         if end is None:
             raise self._never([flow])
-        less = max(0, bits * _PS - self._slack(window.edge, end))
+        less = max(0, bits * PS_PER_S - self._slack(window.edge, end))
         end = self._capacity.time_to_carry(window.edge, begin, less)
         return (begin if end is None else end) + window.tail_ps
 
@@ -217,7 +217,7 @@ class _Bounds:
     def _slack(self, edge: Edge, until_ps: int) -> int:
         """Bits (x ps / s) that may exceed the integral: the last gap, and a frame a fall."""
         falls = self._capacity.decreases(edge, until_ps)
-        return (8 * GAP_BYTES + falls * self._frame_bits) * _PS
+        return (8 * GAP_BYTES + falls * self._frame_bits) * PS_PER_S
 
     # Cuts
 
@@ -283,7 +283,7 @@ class _Bounds:
         best = 0
         for start in times:
             need = sum(self._bits[f.id] for f in flows if starts[f.id] >= start)
-            end = self._solve(windows, start, need * _PS)
+            end = self._solve(windows, start, need * PS_PER_S)
             if end is None:
                 raise self._never(flows)
             best = max(best, end)
@@ -310,13 +310,15 @@ class _Bounds:
         time_ps = at_least_ps
         # Lengths fit capacities up to a time; a later bound asks for lengths that fit it.
         for _ in range(3):
-            capacity = {arc: self._carried(w, start, time_ps) / _PS for arc, w in windows.items()}
+            capacity = {
+                arc: self._carried(w, start, time_ps) / PS_PER_S for arc, w in windows.items()
+            }
             found = best_lengths(capacity, demand)
             if found is None:
                 break
             weighted = [replace(w, length=found.lengths[arc]) for arc, w in windows.items()]
             # The factor covers rounding in sums of floats.
-            end = self._solve(weighted, start, found.needed * _PS * (1 - 1e-9))
+            end = self._solve(weighted, start, found.needed * PS_PER_S * (1 - 1e-9))
             if end is None or (best is not None and end <= best):
                 break
             best = end

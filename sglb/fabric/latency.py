@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from sglb.fabric.faults import CapacityTimeline
 from sglb.fabric.roce import WIRE_OVERHEAD_BYTES
 from sglb.fabric.topology import Edge
+from sglb.switch.clock import PS_PER_S
 
 GAP_BYTES = 12
 
@@ -35,7 +36,7 @@ class BaseLatency:
         self._in: dict[int, list[tuple[int, int]]] = {s.id: [] for s in self._topology.switches}
         for edge in self._topology.edges:
             rate = capacity.best_rate_bps(edge)
-            sending = self._bits * 1_000_000_000_000 // rate if rate else 0
+            sending = self._bits * PS_PER_S // rate if rate else 0
             hop = self._hop[edge.key] = sending + edge.link.spec.delay_ps
             if edge.src in self._out and edge.dst in self._out:
                 self._out[edge.src].append((edge.dst, hop + pipeline_latency_ps))

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sglb.fabric.topology import HostAddress
+from sglb.switch.clock import PS_PER_S
 
 UDP_PORT = 4791
 # What a frame takes on the wire beside its bytes: FCS, preamble with SFD, inter-packet gap.
@@ -66,7 +67,7 @@ def wire_bytes(payload_bytes: int, ip_version: int = 4) -> int:
 
 def serialisation_ps(frame_length: int, rate_bps: int) -> int:
     """Time on a link for a frame of so many bytes (without FCS), rounded up to whole ps."""
-    bit_ps = (frame_length + WIRE_OVERHEAD_BYTES) * 8 * 1_000_000_000_000
+    bit_ps = (frame_length + WIRE_OVERHEAD_BYTES) * 8 * PS_PER_S
     return -(-bit_ps // rate_bps)
 
 

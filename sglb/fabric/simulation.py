@@ -98,7 +98,6 @@ class Simulation:
         self.hosts: dict[int, Host] = {}
         self._program = program
         self._dead: frozenset[DeadHop] = frozenset()
-        self._wires: dict[tuple[int, int], Wire] = {}
         self._out: dict[tuple[int, int], Wire] = {}
         self._build_switches(recorder)
         self._build_hosts()
@@ -184,7 +183,6 @@ class Simulation:
                 spans.get(edge.key, ()),
                 self.scenario.rng(f"wire {edge.link.name} {edge.src}"),
             )
-            self._wires[edge.key] = wire
             self._out[(edge.src, edge.link.port(edge.src))] = wire
 
     def _receiver(self, edge: Edge) -> Callable[[bytes], None]:
@@ -251,7 +249,7 @@ class Simulation:
             max_queue_at=at,
             drops=drops,
             control=dict(self._control.report()),
-            wire_frames=sum(wire.frames for wire in self._wires.values()),
+            wire_frames=sum(wire.frames for wire in self._out.values()),
             events_run=self.clock.events_run,
         )
 
