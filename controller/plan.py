@@ -252,7 +252,9 @@ class _Plan:
         if self._in.policy not in ADAPTIVE:
             return
         sync = self._in.model.syncmesh
-        first, count = self._layout.scan
+        # Only glb announces: without subjects the timer packets of dlb need not look for one.
+        announces = self._in.policy == "glb"
+        first, count = self._layout.scan if announces else (0, 0)
         for port, lane in self._layout.lanes.items():
             edges = band_edges_bytes(self._rate_bps(port))
             yield P4TableEntry(
@@ -260,7 +262,7 @@ class _Plan:
                 match=Match(port=port),
                 action=Action(
                     f"{EGRESS}.quality.set_port",
-                    of_subject=self._layout.subject_of_port(port),
+                    of_subject=self._layout.subject_of_port(port) if announces else 0,
                     of_bank=lane.bank,
                     with_lane_shift=lane.shift,
                     with_load_shift=LOAD_SHIFT,
