@@ -10,21 +10,40 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from sglb.fabric.schema import ScenarioModel
-from sglb.fabric.topology import closest
-from sglb.fabric.yaml_source import KeyPath, Problem, Source
+from sglb.fabric.topology import closest, nearest
+from sglb.fabric.yaml_source import KeyPath, Problem, Source, dotted
 
 
 def schema_problems(source: Source, error: ValidationError) -> list[Problem]:
-    """All complaints of pydantic about a scenario file, by line."""
+    """All complaints of pydantic about a scenario file, by line.
+
+    A required key that is there, but misspelt, makes one of them.
+    """
+    items = [(tuple(item["loc"]), item) for item in error.errors(include_url=False)]
+    missing = {path for path, item in items if item["type"] == "missing"}
     problems = []
-    for item in error.errors(include_url=False):
-        path: KeyPath = tuple(item["loc"])
-        problems.append(source.problem(path, _say(path, item)))
-    return sorted(problems, key=lambda p: p.line)
+    for path, item in items:
+        if item["type"] == "extra_forbidden":
+            meant = _meant(path, missing)
+            missing.discard((*path[:-1], meant))
+            problems.append(source.problem(path, f"unknown key{_hint(path, meant)}"))
+        elif item["type"] != "missing":
+            problems.append(source.problem(path, _say(item)))
+    problems += [source.problem(path, "is required") for path in missing]
+    return sorted(problems, key=lambda p: (p.line, dotted(p.path)))
+
+
+def _meant(path: KeyPath, missing: set[KeyPath]) -> str:
+    """The known key that an unknown one is nearest to, best one that is missing; "" for none."""
+    wanted = [str(p[-1]) for p in missing if p[:-1] == path[:-1]]
+    return nearest(str(path[-1]), sorted(wanted)) or nearest(str(path[-1]), _known_keys(path[:-1]))
+
+
+def _hint(path: KeyPath, meant: str) -> str:
+    return f"; did you mean {meant}?" if meant else f"; known: {', '.join(_known_keys(path[:-1]))}"
 
 
 _SAY = {
-    "missing": "is required",
     "int_type": "must be a whole number",
     "float_type": "must be a number",
     "string_type": "must be text",
@@ -34,19 +53,14 @@ _SAY = {
 }
 
 
-def _say(path: KeyPath, item: Any) -> str:
+def _say(item: Any) -> str:
     kind: str = item["type"]
-    if kind == "extra_forbidden":
-        known = _known_keys(path[:-1])
-        hint = closest(str(path[-1]), known) or f"; known: {', '.join(known)}"
-        return f"unknown key{hint}"
     if kind == "literal_error":
         expected = item["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
         hint = closest(str(item["input"]), expected.split(", "))
         return f"must be one of {expected}, got {_short(item['input'])}{hint}"
     if kind in _SAY:
-        got = "" if kind == "missing" else f", got {_short(item['input'])}"
-        return _SAY[kind] + got
+        return f"{_SAY[kind]}, got {_short(item['input'])}"
     text = item["msg"].removeprefix("Value error, ").removeprefix("Input ")
     if kind == "value_error":
         return str(text)

@@ -21,6 +21,7 @@ MAX_NODES = 0xFFFF
 # v1model has 9 bit port numbers; 509 to 511 are the event, CPU and drop ports (SwitchConfig).
 MAX_PORTS = 508
 MAX_HOSTS_PER_SWITCH = 254
+_MAX_LINKS_TOLD = 16
 _IPV6_SITE = 0xFD53_474C_4200 << 80
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
 
@@ -116,10 +117,15 @@ class HostAddress:
     ipv6: ipaddress.IPv6Address
 
 
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that is nearest to a misspelt one, "" when none is near."""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)), "")
+
+
 def closest(name: str, known: Iterable[str]) -> str:
     """`; did you mean X?` for the nearest known name, or an empty string."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]}?" if near else ""
+    near = nearest(name, known)
+    return f"; did you mean {near}?" if near else ""
 
 
 class Topology:
@@ -204,14 +210,34 @@ class Topology:
     def find_links(self, name: str) -> tuple[Link, ...]:
         """Links by name: `a-b` in either order (all parallel ones) or `a-b#2` (one of them).
 
-        Raises `TopologyError` with the nearest name when there is none.
+        Raises `TopologyError` with the nearest name, or the links of a node that it names, when there
+        is none.
         """
         try:
             return self._bundles[name]
         except KeyError:
             raise TopologyError(
-                f"there is no link {name!r} in the topology{closest(name, self._bundles)}"
+                f"there is no link {name!r} in the topology{self._link_hint(name)}"
             ) from None
+
+    def _link_hint(self, name: str) -> str:
+        ends = name.partition("#")[0].split("-")
+        known = [self._by_name[end] for end in ends if end in self._by_name]
+        if not known:
+            return closest(name, self._bundles)
+        links = self._ports[known[0].id].values()
+        if "-".join(ends) in self._bundles:
+            return closest(name, self._bundles)  # no parallel link has that number
+        if len(known) == 1 and len(ends) == 2:
+            wrong = ends[1] if ends[0] == known[0].name else ends[0]
+            peers = {self._by_id[lk.other(known[0].id)].name: lk.name for lk in links}
+            near = nearest(wrong, peers)
+            if near:
+                return f"; did you mean {peers[near].partition('#')[0]}?"
+        names = [link.name for link in links]
+        if len(names) > _MAX_LINKS_TOLD:
+            names[_MAX_LINKS_TOLD:] = [f"and {len(names) - _MAX_LINKS_TOLD} more"]
+        return f"; {known[0].name} has {', '.join(names) or 'no links'}"
 
     def find_edges(self, name: str) -> tuple[Edge, ...]:
         """Directions by name: `a->b` is one way, `a-b` both ways; see `find_links`."""

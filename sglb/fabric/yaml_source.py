@@ -28,7 +28,7 @@ MAX_VALUES = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One complaint about a file: where it is and what is wrong."""
+    """One complaint about a file: where it is (line 0: no place in it) and what is wrong."""
 
     file: str
     line: int
@@ -36,7 +36,7 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        where = f"{self.file}:{self.line}: "
+        where = f"{self.file}:{self.line}: " if self.line else f"{self.file}: "
         return f"{where}{dotted(self.path)}: {self.message}" if self.path else where + self.message
 
 
@@ -50,17 +50,20 @@ class SourceError(ValueError):
 
 @dataclass(slots=True)
 class Source:
-    """Plain data of one YAML file, and the line (from 1) of each key path."""
+    """Plain data of one YAML file, and the line (from 1) of each key path.
+
+    Data that stood in no file have no lines.
+    """
 
     file: str
     data: dict[str, Any]
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
 
     def line(self, path: KeyPath) -> int:
-        """Line of a key path, or of the nearest enclosing one that the file has."""
+        """Line of a key path, or of the nearest enclosing one that the file has; 0 without lines."""
         while path and path not in self.lines:
             path = path[:-1]
-        return self.lines.get(path, 1)
+        return self.lines.get(path, 0)
 
     def problem(self, path: KeyPath, message: str) -> Problem:
         """A complaint about a key path."""
@@ -84,14 +87,14 @@ def read_file(path: Path) -> Source:
         raw = path.read_bytes()
     except OSError as error:
         reason = error.strerror or str(error)
-        raise SourceError([Problem(str(path), 1, (), f"cannot be read: {reason}")]) from None
+        raise SourceError([Problem(str(path), 0, (), f"cannot be read: {reason}")]) from None
     return read_bytes(raw, str(path))
 
 
 def read_bytes(raw: bytes, file: str) -> Source:
     """Like `read_file`, for bytes at hand; `file` is the name used in complaints."""
     if len(raw) > MAX_BYTES:
-        raise SourceError([Problem(file, 1, (), f"is larger than {MAX_BYTES} bytes")])
+        raise SourceError([Problem(file, 0, (), f"is larger than {MAX_BYTES} bytes")])
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -240,6 +240,27 @@ def test_one_line_with_key_and_line_for_a_mistake(old: str, new: str, line: str)
 def test_a_single_mistake_makes_a_single_line() -> None:
     assert len(_lines(GOOD.replace("seed: 7", "sede: 7"))) == 1
     assert len(_lines(GOOD.replace("to: h1", "to: h9"))) == 1
+    # A required key is not missing as well.
+    assert _lines(GOOD.replace("workload:", "worklod:")) == [
+        "f.yaml:11: worklod: unknown key; did you mean workload?"
+    ]
+    assert _lines(GOOD.replace("spines: 2,", "spine: 2,")) == [
+        "f.yaml:4: topology.leaf_spine.spine: unknown key; did you mean spines?"
+    ]
+
+
+def test_a_key_that_is_missing_beside_an_unknown_one_gets_its_own_line() -> None:
+    assert _lines(GOOD.replace("spines: 2,", "zzz: 2,")) == [
+        "f.yaml:4: topology.leaf_spine.spines: is required",
+        "f.yaml:4: topology.leaf_spine.zzz: unknown key; known: leaves, spines, hosts_per_leaf, "
+        "links_per_pair",
+    ]
+
+
+def test_data_from_no_file_name_the_key_only() -> None:
+    with pytest.raises(SourceError) as caught:
+        from_dict({**BASE, "seed": -1}, "mine")
+    assert str(caught.value) == "mine: seed: should be greater than or equal to 0, got -1"
 
 
 def test_all_mistakes_are_told_at_once_in_order_of_lines() -> None:

@@ -109,8 +109,21 @@ def test_names_that_are_not_there_name_their_nearest_neighbour() -> None:
         topo.node("lef1")
     with pytest.raises(TopologyError, match="no host 'leaf0' in the topology; leaf0 is a leaf"):
         topo.host("leaf0")
-    with pytest.raises(TopologyError, match="no link 'leaf0-leaf1'"):
+    # Both nodes exist, so it is no slip of the pen: only the links that there are can help.
+    of_leaf0 = r"'leaf0-leaf1' in the topology; leaf0 has leaf0-h0, leaf0-spine0, leaf0-spine1$"
+    with pytest.raises(TopologyError, match=of_leaf0):
         topo.find_edges("leaf0->leaf1")
+    with pytest.raises(TopologyError, match=r"'leaf0-x' in the topology; leaf0 has leaf0-h0, "):
+        topo.find_links("leaf0-x")
+    with pytest.raises(TopologyError, match=r"did you mean leaf0-spine1\?"):
+        topo.find_links("leaf0-spine1#2")
+    with pytest.raises(TopologyError, match=r"did you mean leaf0-spine1\?"):
+        topo.find_links("laef0-spine1")
+    with pytest.raises(TopologyError, match=r"'leaf0' in the topology; leaf0 has leaf0-h0, "):
+        topo.find_links("leaf0")
+    many = leaf_spine(1, 20, 1, FAST, FAST)
+    with pytest.raises(TopologyError, match=r"; leaf0 has .*leaf0-spine14, and 5 more$"):
+        many.find_links("leaf0-leaf0")
 
 
 def test_explicit_topology_infers_tiers_and_finds_what_is_cut_off() -> None:
