@@ -36,6 +36,26 @@ app = typer.Typer(
 
 _FILE_WIDTH = 140
 
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        found = versions()
+        typer.echo(f"sglb {found['sglb']} (Python {found['python']})")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and end."
+        ),
+    ] = False,
+) -> None:
+    """Options that stand before a command."""
+
+
 Include = Annotated[
     list[Path] | None,
     typer.Option("--include", "-I", metavar="DIR", help="Look here for #include; repeatable."),
@@ -117,7 +137,7 @@ def run_command(
         write(report.to_json())
     if not quiet:
         show(scenario, report, _console(on_stderr=str(json_file) == "-"))
-    _show_traces(report)
+    _show_trace(report, named=trace_packet is not None)
     if not report.completed:
         raise typer.Exit(INCOMPLETE)
 
@@ -129,10 +149,13 @@ def _console(on_stderr: bool) -> Console:
     return console
 
 
-def _show_traces(report: RunReport) -> None:
+def _show_trace(report: RunReport, named: bool) -> None:
     for found in report.policies.values():
-        if found.trace is not None:
-            typer.echo(f"\nOne packet's way under {found.trace.text}")
+        if found.trace is None:
+            continue
+        if named and not found.trace.hops:
+            raise UserError(f"policy {found.policy}: {found.trace.why}")
+        typer.echo(f"\nOne packet's way under {found.trace.text}")
 
 
 @app.command("compile", no_args_is_help=True)
@@ -152,7 +175,10 @@ def compile_command(
         bool, typer.Option("--print-ir", help="Print the intermediate representation.")
     ] = False,
 ) -> None:
-    """Compile a P4 program; FILE may be - for standard output."""
+    """Compile a P4 program; FILE may be - for standard output.
+
+    Without any output, tells what is in the program.
+    """
     compiled = files.program(program, include, define)
     with files.output(p4info) as write:
         write(files.p4info_text(compiled))
@@ -160,6 +186,8 @@ def compile_command(
         write(files.entries_text(compiled))
     if show_ir:
         typer.echo(print_ir(compiled.ir), nl=False)
+    elif p4info is None and entries is None:
+        typer.echo(f"{program}: OK: {files.summary(compiled)}")
 
 
 @app.command("check", no_args_is_help=True)

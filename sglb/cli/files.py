@@ -13,12 +13,16 @@ from google.protobuf import text_format
 from sglb.cli.errors import UserError
 from sglb.fabric import scenario as scenarios
 from sglb.fabric.scenario import Scenario
+from sglb.fabric.schema import MAX_SEED
 from sglb.fabric.yaml_source import read_file
 from sglb.p4.compiler import CompiledProgram, compile  # noqa: A004 - the documented name
+from sglb.p4.ir import InstanceKind
 
 
 def scenario(path: Path, seed: int | None = None) -> Scenario:
-    """A checked scenario, with another seed if one is given. Raises `SourceError`."""
+    """A checked scenario, with another seed if one is given. Raises `SourceError`, `UserError`."""
+    if seed is not None and not 0 <= seed <= MAX_SEED:
+        raise UserError(f"--seed {seed}: write a number from 0 to {MAX_SEED}")
     source = read_file(path)
     if seed is not None:
         source.data["seed"] = seed
@@ -28,7 +32,10 @@ def scenario(path: Path, seed: int | None = None) -> Scenario:
 def program(
     path: Path, include: Sequence[Path] | None = None, define: Sequence[str] | None = None
 ) -> CompiledProgram:
-    """A compiled program, its warnings told. Raises `P4Errors`, `UserError` for a bad -D."""
+    """A compiled program, its warnings told. Raises `P4Errors`, `UserError` for a bad -I or -D."""
+    for folder in include or ():
+        if not folder.is_dir():
+            raise UserError(f"-I {folder}: there is no such folder")
     compiled = compile(path, include_dirs=include or (), defines=_macros(define or ()))
     for warning in compiled.warnings:
         typer.echo(str(warning), err=True)
@@ -53,6 +60,25 @@ def check(path: Path, include: Sequence[Path] | None, define: Sequence[str] | No
         scenario(path)
     else:
         raise UserError(f"{path}: neither a scenario (.yaml, .yml) nor a program (.p4)")
+
+
+def summary(compiled: CompiledProgram) -> str:
+    """`2 tables (1,024 entries), 3 actions, 1 register (256 bits)`: what a program asks of a switch."""
+    registers = [i for i in compiled.ir.instances if i.kind is InstanceKind.REGISTER]
+    bits = sum(r.size * sum(r.elements) for r in registers)
+    entries = sum(table.size for table in compiled.p4info.tables)
+    parts = [
+        _count(len(compiled.p4info.tables), "table", f" (room for {entries:,} entries)"),
+        _count(len(compiled.p4info.actions), "action"),
+        _count(len(registers), "register", f" ({bits:,} bits)"),
+    ]
+    return ", ".join(parts)
+
+
+def _count(number: int, what: str, of: str = "") -> str:
+    if not number:
+        return f"no {what}s"
+    return f"{number} {what}{'s' if number > 1 else ''}{of}"
 
 
 def p4info_text(compiled: CompiledProgram) -> str:

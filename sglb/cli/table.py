@@ -148,7 +148,8 @@ def show(scenario: Scenario, report: RunReport, console: Console) -> None:
     console.print()
     for number, column in enumerate(columns, 1):
         console.print(f"[dim]{number}[/] {escape(column.note)}", highlight=False)
-    console.print("* best of the column", highlight=False)
+    if any(smallest is not None for smallest in best):
+        console.print("* best of the column", highlight=False)
     console.print()
     console.print("All times are virtual; what they assume:", highlight=False)
     for fact in words.assumptions(scenario):

@@ -64,16 +64,18 @@ class TraceRequest:
             )
         return cls(found[1], found[2], int(found[3] or 1), every_step)
 
-    def check(self, topology: Topology) -> None:
-        """Raises `TraceRequestError` for an unknown host, or the same one twice."""
+    def check(self, scenario: Scenario) -> None:
+        """Raises `TraceRequestError` for an unknown host, or when `src` sends `dst` nothing."""
         if not self.src:
             return
         try:
-            ends = [topology.host(name) for name in (self.src, self.dst)]
+            ends = [scenario.topology.host(name).id for name in (self.src, self.dst)]
         except TopologyError as error:
             raise TraceRequestError(f"packet {self.src}:{self.dst}: {error}") from None
-        if ends[0] is ends[1]:
-            raise TraceRequestError(f"packet {self.src}:{self.dst}: a host sends itself nothing")
+        if not any([flow.src, flow.dst] == ends for flow in scenario.workload.flows):
+            raise TraceRequestError(
+                f"packet {self.src}:{self.dst}: {self.src} sends {self.dst} nothing in this workload"
+            )
 
 
 class Follower:
@@ -140,10 +142,11 @@ class Follower:
     def tell(self, policy: str, p4info: p4i.P4Info) -> TracedPacket:
         """What was found, after the run."""
         traces = self.recorder.traces
+        wanted = self._request
         why = self.why or (
-            f"no data packet number {self._request.number} from {self._request.src} to "
-            f"{self._request.dst} was sent"
-            if self._request.src
+            f"{wanted.src} never sent a data packet number {wanted.number} to {wanted.dst}: there were "
+            f"{self._sent}, those sent again included"
+            if wanted.src
             else "no packet was sent on by what a switch had learned of the first cut"
         )
         story = _Story(self._topology, _parameters(p4info), self._request.every_step)

@@ -55,7 +55,7 @@ def run(
     given = scenario if isinstance(scenario, Scenario) else load(scenario)
     chosen = _chosen(given, policies)
     if trace is not None:
-        trace.check(given.topology)
+        trace.check(given)
     compiled = _program(program)
     if isinstance(control_plane, str):
         load_control_plane(control_plane)  # a wrong name is better told before anything runs

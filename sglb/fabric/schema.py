@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 Policy = Literal["ecmp", "flowlet", "spray", "dlb", "glb"]
+MAX_SEED = (1 << 63) - 1
 POLICIES: tuple[Policy, ...] = ("ecmp", "flowlet", "spray", "dlb", "glb")
 
 # A day in virtual time, far beyond any run; keeps float-to-picosecond rounding exact enough.
@@ -369,7 +370,7 @@ class ScenarioModel(Model):
     """A whole scenario file."""
 
     name: str = ""
-    seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 1
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = 1
     topology: TopologyBlock
     links: LinksBlock = LinksBlock()
     switch: SwitchBlock = SwitchBlock()

@@ -35,7 +35,8 @@ class PcapPorts:
     """Capture files as the ports of a switch.
 
     Attaching opens an output file per port and takes over `switch.on_transmit`. `ports` defaults to
-    the numbers of the files found. Raises `PcapError` when there is no port, or an input is damaged.
+    the numbers of the files found. Raises `PcapError` when there is no port, an input is damaged, or
+    `need_input` is set and there is none.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class PcapPorts:
         *,
         ports: Sequence[int] | None = None,
         speed: float = 1.0,
+        need_input: bool = False,
         on_error: Callable[[PcapError], None],
     ) -> None:
         if not folder.is_dir():
@@ -54,6 +56,8 @@ class PcapPorts:
         numbers = sorted(set(found) | set(ports or ()))
         if not numbers:
             raise PcapError(f"{folder}: no ports: it has no N.pcap file and no port was named")
+        if need_input and not found:
+            raise PcapError(f"{folder}: no input: it has no N.pcap file, so none can be used up")
         self._switch = switch
         self._clock = clock
         self._speed = speed
@@ -67,7 +71,7 @@ class PcapPorts:
             for i, packet in enumerate(read_pcap(path))
         ]
         self._packets = [(number, packet) for _, number, _, packet in sorted(packets, key=_order)]
-        self._pending = len(self._packets)
+        self._pending = len(self._packets) + len(self._pipes)
         self._outputs = {n: PcapWriter(folder / f"{n}_out.pcap") for n in numbers}
         for number in numbers:
             if number not in switch.ports:
@@ -76,7 +80,7 @@ class PcapPorts:
 
     @property
     def done(self) -> bool:
-        """Whether all packets of regular files have been received by the switch."""
+        """Whether the switch has received all packets, and each pipe has ended."""
         return self._pending == 0
 
     def start(self) -> None:
@@ -101,6 +105,9 @@ class PcapPorts:
         self._pending -= 1
         self._switch.receive(number, packet.data)
 
+    def _ended(self) -> None:
+        self._pending -= 1
+
     def _transmit(self, port: int, data: bytes, start_ps: int, end_ps: int) -> None:  # noqa: ARG002
         writer = self._outputs.get(port)
         if writer is not None:
@@ -112,6 +119,7 @@ class PcapPorts:
                 with path.open("rb") as stream:
                     for packet in PcapReader(stream, str(path)):
                         self._loop.call_soon_threadsafe(self._switch.receive, number, packet.data)
+                self._loop.call_soon_threadsafe(self._ended)
             except PcapError as error:
                 self._loop.call_soon_threadsafe(self._on_error, error)
 
@@ -131,8 +139,8 @@ class ServeOptions:
     """What `serve` runs.
 
     `grpc` is "host:port" or None for no server. `pcap_dir` holds the ports' files; `ports` are further
-    ports without input. `exit_when_done` ends the run when all input files have been read and
-    `linger_s` has passed after that; otherwise it ends on SIGINT or SIGTERM. `seed` is for the
+    ports without input. `exit_when_done` ends the run when all input has been read (pipes to
+    their end) and `linger_s` has passed after that; otherwise it ends on SIGINT or SIGTERM. `seed` is for the
     program's random numbers. `on_ready` is called once everything listens.
     """
 
@@ -199,6 +207,7 @@ class LiveSwitch:
                 options.pcap_dir,
                 ports=options.ports,
                 speed=options.speed,
+                need_input=options.exit_when_done,
                 on_error=self._fail,
             )
         else:

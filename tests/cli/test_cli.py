@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -119,6 +121,7 @@ def test_a_cut_shows_recovery_and_the_trace_follows_a_packet_around_it(
     assert "faults    leaf1-spine0: link down at 10 us\n" in answer.out
     assert re.search(r"\nglb +[\d.]+ +[\d.]+ +\d+ +1\d\.\d +10\.0 +\d\.\d +\d\.\d +", answer.out)
     assert "glb, leaf1-spine0: " in answer.out
+    assert "best of the column" not in answer.out  # there is only one policy
     table, story = answer.out.split("\nOne packet's way under ")
     assert "table" not in table
     head = r"glb: data packet from h0 to h1, PSN \d+: the first into leaf0 for leaf1 after leaf0 "
@@ -156,7 +159,16 @@ def test_a_named_packet_is_followed_under_the_last_policy(sglb: Sglb, small: Pat
     assert "number 1 of that pair" in story.splitlines()[0]
     assert "      hdr.ipv4.ttl = 63\n" in story  # an assignment, as --trace-all wants
     none = sglb("run", small, "-p", "spray", "--trace-packet", "h0:h1:2")
-    assert none.out.endswith("spray: no data packet number 2 from h0 to h1 was sent\n")
+    assert none.code == 1
+    assert none.out.startswith("small (seed 1)\n")  # the run was good, so its table is shown
+    assert none.err == (
+        "error: policy spray: h0 never sent a data packet number 2 to h1: there were 1, those sent "
+        "again included\n"
+    )
+    one_line(
+        sglb("run", small, "--trace-packet", "h1:h0"),
+        "error: packet h1:h0: h1 sends h0 nothing in this workload",
+    )
 
 
 def test_a_run_that_does_not_complete_says_so_and_ends_with_3(sglb: Sglb, tmp_path: Path) -> None:
@@ -180,8 +192,6 @@ def test_mistakes_in_scenarios_get_a_line_each(sglb: Sglb, tmp_path: Path, small
     file.write_text(SMALL.replace("glb]", "gbl]"))
     one_line(sglb("run", file), rf"{file}:7: policies\[1\]: must be one of .*; did you mean glb\?")
     one_line(sglb("run", tmp_path / "no.yaml"), r".*/no\.yaml: cannot be read: No such file .*")
-    seed = sglb("run", small, "--seed", -1)
-    one_line(seed, rf"{small}:1: seed: should be greater than or equal to 0, got -1")
 
 
 def test_a_host_that_cannot_be_reached_gets_one_line(sglb: Sglb, tmp_path: Path) -> None:
@@ -198,6 +208,11 @@ def test_a_host_that_cannot_be_reached_gets_one_line(sglb: Sglb, tmp_path: Path)
 
 
 def test_mistakes_in_options_get_one_line(sglb: Sglb, small: Path, tmp_path: Path) -> None:
+    for seed in (-1, 1 << 63):
+        one_line(
+            sglb("run", small, "--seed", seed),
+            rf"error: --seed {seed}: write a number from 0 to {(1 << 63) - 1}",
+        )
     one_line(
         sglb("run", small, "-p", "gbl"),
         rf"error: {small}: there is no policy 'gbl', the scenario compares spray, glb; "
@@ -275,6 +290,23 @@ def test_compile_prints_the_ir_and_takes_macros_and_folders(sglb: Sglb, tmp_path
     one_line(
         sglb("compile", program, "-D", "3=x"), r"error: -D 3=x: '3' is no name for a macro; .*"
     )
+    for command in ("compile", "check", "switch"):
+        one_line(
+            sglb(command, ROUTER, "-I", tmp_path / "no"),
+            rf"error: -I {tmp_path}/no: there is no such folder",
+        )
+
+
+def test_compile_without_an_output_tells_what_is_in_the_program(sglb: Sglb, tmp_path: Path) -> None:
+    # The sizes are written in the program: routes 1024, next_hops 64; no register.
+    answer = sglb("compile", ROUTER)
+    told = "OK: 2 tables (room for 1,088 entries), 3 actions, no registers"
+    assert (answer.code, answer.out) == (0, f"{ROUTER}: {told}\n")
+    program = tmp_path / "counting.p4"
+    counting = "    register<bit<48>>(4) seen;\n    apply { seen.write(1, 2); }"
+    program.write_text(ROUTER.read_text().replace("    apply { }", counting, 1))
+    assert sglb("compile", program).out.endswith(" 1 register (192 bits)\n")
+    assert sglb("compile", ROUTER, "--p4info", tmp_path / "info.txtpb").out == ""
 
 
 def test_errors_in_a_program_show_place_line_and_hint(sglb: Sglb, tmp_path: Path) -> None:
@@ -331,6 +363,10 @@ def test_mistakes_in_setting_up_a_switch_get_one_line(sglb: Sglb, tmp_path: Path
     (tmp_path / "1.pcap").write_bytes(b"garbage")
     broken = sglb("switch", ROUTER, "--pcap-dir", tmp_path, "--grpc", "127.0.0.1:0")
     one_line(broken, rf"error: {tmp_path}/1\.pcap: .*")
+    (tmp_path / "empty").mkdir()
+    nothing = ("--pcap-dir", tmp_path / "empty", "--ports", 2, "--exit-when-done")
+    idle = sglb("switch", ROUTER, "--grpc", "127.0.0.1:0", *nothing)
+    one_line(idle, rf"error: {tmp_path}/empty: no input: it has no N\.pcap file, .*")
     one_line(sglb("switch", "--exit-when-done"), r"error: --exit-when-done needs --pcap-dir.*")
     for address in ("nonsense", "127.0.0.1:99999", "127.0.0.1:"):
         one_line(sglb("switch", ROUTER, "--grpc", address), rf"error: --grpc {address}: write .*")
@@ -349,6 +385,11 @@ def test_a_switch_without_program_waits_for_a_controller_and_ends_on_sigint() ->
             assert process.wait(120) == 0
         finally:
             process.kill()
+
+
+def test_version_is_an_option_too(sglb: Sglb) -> None:
+    number = version("sglb")
+    assert sglb("--version").out == f"sglb {number} (Python {platform.python_version()})\n"
 
 
 def test_version_names_what_counts(sglb: Sglb) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sglb.fabric import frames
+from sglb.fabric import scenario as scenarios
 from sglb.fabric.generators import leaf_spine
 from sglb.fabric.packet_trace import TraceRequest, TraceRequestError
 from sglb.fabric.roce import SEND_ONLY, Framer, Path
@@ -73,10 +74,14 @@ def test_what_is_no_request_is_refused(text: str) -> None:
         TraceRequest.parse(text)
 
 
-def test_hosts_are_looked_up() -> None:
-    TraceRequest("h0", "h3").check(TOPOLOGY)
-    TraceRequest().check(TOPOLOGY)
+def test_hosts_and_what_they_send_each_other_are_looked_up() -> None:
+    flows = [{"src": "h0", "dst": "h3", "bytes": 1}]
+    topology = {"leaf_spine": {"leaves": 2, "spines": 2, "hosts_per_leaf": 2}}
+    scenario = scenarios.from_dict({"topology": topology, "workload": {"flows": flows}})
+    TraceRequest("h0", "h3").check(scenario)
+    TraceRequest().check(scenario)
     with pytest.raises(TraceRequestError, match="no host 'h9'"):
-        TraceRequest("h0", "h9").check(TOPOLOGY)
-    with pytest.raises(TraceRequestError, match="sends itself nothing"):
-        TraceRequest("h0", "h0").check(TOPOLOGY)
+        TraceRequest("h0", "h9").check(scenario)
+    for src, dst in (("h3", "h0"), ("h0", "h0"), ("h0", "h2")):
+        with pytest.raises(TraceRequestError, match=f"{src} sends {dst} nothing in this workload"):
+            TraceRequest(src, dst).check(scenario)

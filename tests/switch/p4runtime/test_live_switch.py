@@ -73,6 +73,21 @@ def test_a_pipe_is_followed(tmp_path):
     assert [p.data for p in read_pcap(tmp_path / "9_out.pcap")] == [b"\x09x"]
 
 
+def test_a_pipe_is_used_up_when_it_ends(tmp_path):
+    os.mkfifo(tmp_path / "1.pcap")
+    feeding = threading.Thread(target=write, args=(tmp_path / "1.pcap", (0, b"\x09x")))
+    feeding.start()
+    serve(compiled(PROGRAM), options(tmp_path, ports=(9,)))
+    feeding.join()
+    assert [p.data for p in read_pcap(tmp_path / "9_out.pcap")] == [b"\x09x"]
+
+
+def test_a_run_until_input_is_used_up_needs_some(tmp_path):
+    with pytest.raises(PcapError, match=r"no input: it has no N\.pcap file"):
+        serve(compiled(PROGRAM), options(tmp_path, ports=(9,)))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_damage_in_a_pipe_ends_the_run(tmp_path):
     os.mkfifo(tmp_path / "1.pcap")
     feeding = threading.Thread(target=(tmp_path / "1.pcap").write_bytes, args=(b"garbage" * 9,))
