@@ -32,7 +32,7 @@ from sglb.switch.clock import PS_PER_MS
 from sglb.switch.config import SwitchConfig
 from sglb.switch.p4runtime.client import InProcessClient
 from sglb.syncmesh import messages
-from sglb.syncmesh.dataplane import CODE_BEST
+from sglb.syncmesh.dataplane import CODE_BEST, CODE_DOWN
 from sglb.syncmesh.driver import Event, ScheduledAgent
 from sglb.syncmesh.effects import Cause, LinkDown, LinkRecovered
 from sglb.syncmesh.profiles import Allocation
@@ -145,6 +145,8 @@ class FabricControl:
             self._start_agent(switch_id)
         else:
             self._agent_clients[switch_id].insert(static_ports(self._fabric.layout(switch_id)))
+            for port in self._ports_down(switch_id):
+                self._set_link(switch_id, port, CODE_DOWN)
         index = list(self._view.switches).index(switch_id)
         for app in timers_of(self._model, self._policy, index, len(self._view.switches)):
             self._view.switches[switch_id].start_generator(app)
@@ -163,8 +165,14 @@ class FabricControl:
             self._view.clock,
             scenario.rng(f"agent {switch_id} {incarnation}"),
             partial(self._agent_event, switch_id),
+            partial(self._ports_down, switch_id),
         )
         self._agents[switch_id].start()
+
+    def _ports_down(self, switch_id: int) -> list[int]:
+        """Fabric ports that the switch knows to be down."""
+        states = self._view.services[switch_id].port_states()
+        return [p for p in self._fabric.layout(switch_id).neighbours if not states[p]]
 
     def _wrote(self, switch_id: int, updates: int) -> None:
         self._updates += updates
@@ -185,13 +193,17 @@ class FabricControl:
     def _clear_link(self, switch_id: int, port: int) -> None:
         if switch_id in self._agents:
             self._agents[switch_id].clear_link(port)
-            return
+        else:
+            self._set_link(switch_id, port, CODE_BEST)
+
+    def _set_link(self, switch_id: int, port: int, code: int) -> None:
+        """Marks a link in a data plane that has no agent, or takes the mark away."""
         order = messages.Set(
             origin=switch_id,
             incarnation=0,
             seq=0,
             what=messages.SET_LINK,
-            code=CODE_BEST,
+            code=code,
             profile=0,
             port=port,
             subject=0,

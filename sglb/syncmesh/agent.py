@@ -1,14 +1,15 @@
 """One switch's SyncMesh agent, without input or output of its own.
 
-A driver calls `start`, `packet_in`, `timer`, `clear_link` and `stop`, each with the time in picoseconds,
-carries out the effects that they return, in order, and calls `timer` again at `deadline_ps`. Nothing
-here waits, reads a clock or draws from a global generator: the same calls give the same effects.
+A driver calls `start`, `without_carrier`, `packet_in`, `timer`, `clear_link` and `stop`, each with the
+time in picoseconds, carries out the effects that they return, in order, and calls `timer` again at
+`deadline_ps`. Nothing here waits, reads a clock or draws from a global generator: the same calls give
+the same effects.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from sglb.syncmesh import dataplane as dp
 from sglb.syncmesh import messages as m
@@ -33,9 +34,9 @@ class Agent:
         self.config = config
         self._out = Outbox(config)
         self._orders = Orders(self._out)
-        self._links = Links(self._out, self._order_link)
         self._repair = Repair(self._out, self._orders)
         self._neighbours = Neighbours(self._out, rng, self)
+        self._links = Links(self._out, self._order_link, self._neighbours.settled_ps)
         self._announcer = Announcer(self._out, self._neighbours)
 
     # --- inputs -----------------------------------------------------------------------------------
@@ -51,6 +52,19 @@ class Agent:
             self._out.emit(WriteProfile(heard, self.config.lanes(heard)))
         self._announcer.start(announced or {})
         self._neighbours.start()
+        return self._out.take()
+
+    def without_carrier(self, now_ps: int, ports: Iterable[int]) -> list[Effect]:
+        """These ports have no link: to be called after `start`, when the agent's tables stand.
+
+        A data plane hears of a port that goes down, not of one that was down before it had its
+        tables. Ports that are no fabric ports are ignored.
+        """
+        self._out.now_ps = now_ps
+        for port in ports:
+            if port in self.config.ports:
+                self._links.without_carrier(port)
+                self._neighbours.carrier(port, False)
         return self._out.take()
 
     def stop(self, now_ps: int) -> list[Effect]:
@@ -75,6 +89,7 @@ class Agent:
         self._out.now_ps = now_ps
         self._neighbours.timer()
         self._announcer.timer()
+        self._links.timer()
         for target in self._orders.overdue():
             if target.what == m.SET_LINK:
                 self._links.again(target.port)
@@ -85,7 +100,9 @@ class Agent:
     def clear_link(self, now_ps: int, port: int) -> list[Effect]:
         """The routes over a recovered link are restored: the data plane may use it again.
 
-        Refused, and counted, when the link is not good any more: it is reported again when it is.
+        It does once the neighbour is UP and has had the time to say what is wrong behind it, or has
+        been silent for a hold time. Refused, and counted, when the link is not good any more: it is
+        reported again when it is.
         Raises KeyError for a port that is no fabric port.
         """
         self._out.now_ps = now_ps
@@ -96,7 +113,10 @@ class Agent:
     def deadline_ps(self) -> int | None:
         """When `timer` must be called next; None while nothing is due (before `start`)."""
         return earliest(
-            self._neighbours.deadline_ps, self._announcer.deadline_ps, self._orders.deadline_ps
+            self._neighbours.deadline_ps,
+            self._announcer.deadline_ps,
+            self._links.deadline_ps,
+            self._orders.deadline_ps,
         )
 
     def stats(self) -> AgentStats:

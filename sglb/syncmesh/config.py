@@ -50,7 +50,8 @@ class Timers:
     FULLs. delta: how long changes are collected before a DELTA. retransmit: until an unacknowledged
     DELTA is sent again, doubled each time up to `retransmit_max`. set_timeout: until a SET that the data
     plane did not confirm is sent again. heartbeat: the data plane's. good_beats: so many in a row make a
-    link that was marked down good again.
+    link that was marked down good again. settle: how long a neighbour must be UP before its link
+    is used again, so that what it had to say has come.
     """
 
     hello_ps: int = PS_PER_MS
@@ -62,6 +63,7 @@ class Timers:
     set_timeout_ps: int = 2 * PS_PER_MS
     heartbeat_ps: int = PS_PER_MS
     good_beats: int = 3
+    settle_ps: int = 20 * PS_PER_US
 
     def __post_init__(self) -> None:
         for name in ("hello_ps", "full_ps", "retransmit_ps", "set_timeout_ps", "heartbeat_ps"):
@@ -71,10 +73,11 @@ class Timers:
             raise AgentConfigError(
                 f"hold_ps ({self.hold_ps}) must exceed hello_ps ({self.hello_ps}) by 1 us or more"
             )
-        if self.delta_ps < 0 or self.retransmit_max_ps < self.retransmit_ps or self.good_beats < 1:
+        if min(self.delta_ps, self.settle_ps) < 0:
+            raise AgentConfigError("delta_ps and settle_ps must not be negative")
+        if self.retransmit_max_ps < self.retransmit_ps or self.good_beats < 1:
             raise AgentConfigError(
-                "delta_ps must not be negative, retransmit_max_ps not below retransmit_ps, "
-                "good_beats at least 1"
+                "retransmit_max_ps must be not below retransmit_ps, good_beats at least 1"
             )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Protocol
 
 from finsy import P4PacketIn
@@ -55,8 +55,15 @@ class AsyncSwitchClient(Protocol):
         """All packet-ins from now on."""
 
 
+def _none() -> Iterable[int]:
+    return ()
+
+
 class ScheduledAgent:
     """An agent on a scheduler. `on_event` is told of neighbours and links, in the middle of a call.
+
+    `ports_down` gives the switch's ports without a link, as `P4RuntimeService.port_states` knows them:
+    P4Runtime has no message for that, and the data plane had no event of a port that was down before.
 
     The client belongs to the agent: its packet-ins go nowhere else. Errors of the client pass through.
     """
@@ -68,11 +75,13 @@ class ScheduledAgent:
         clock: Scheduler,
         rng: random.Random,
         on_event: Callable[[Event], None] = _ignore,
+        ports_down: Callable[[], Iterable[int]] = _none,
     ) -> None:
         self._agent = Agent(config, rng)
         self._client = client
         self._clock = clock
         self._on_event = on_event
+        self._ports_down = ports_down
         self._tables = AgentTables()
         self._timer: Handle | None = None
         self._timer_ps = 0
@@ -92,6 +101,7 @@ class ScheduledAgent:
             announced = announced_codes(self._client.read(ANNOUNCED))
         self._client.on_packet_in(self._packet_in)
         self._do(self._agent.start(self._clock.now_ps, announced))
+        self._do(self._agent.without_carrier(self._clock.now_ps, self._ports_down()))
         self._client.write(self._tables.leftovers())
 
     def stop(self) -> None:
@@ -148,7 +158,8 @@ class AsyncAgent:
     """An agent in asyncio: `run` until it is cancelled or `stop` is called.
 
     `recall` reads the data plane's announcements from its registers when the agent starts on one that
-    has been running; targets that cannot read registers (BMv2) want False.
+    has been running; targets that cannot read registers (BMv2) want False. `ports_down` gives the
+    switch's ports without a link, as gNMI or the platform tells them.
     """
 
     def __init__(
@@ -159,11 +170,13 @@ class AsyncAgent:
         on_event: Callable[[Event], None] = _ignore,
         *,
         recall: bool = True,
+        ports_down: Callable[[], Iterable[int]] = _none,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._agent = Agent(config, rng)
         self._client = client
         self._on_event = on_event
+        self._ports_down = ports_down
         self._recall = recall and not config.new_data_plane
         self._now_ns = now_ns
         self._tables = AgentTables()
@@ -209,6 +222,7 @@ class AsyncAgent:
         if self._recall:
             announced = announced_codes([e async for e in self._client.read(ANNOUNCED)])
         await self._do(self._agent.start(self._now_ps(), announced))
+        await self._do(self._agent.without_carrier(self._now_ps(), self._ports_down()))
         leftovers = self._tables.leftovers()
         if leftovers:
             await self._client.write(leftovers)

@@ -116,6 +116,13 @@ class Neighbours:
             if neighbour.hello_due_ps is not None and neighbour.hello_due_ps <= now_ps:
                 self._say_hello(neighbour)
 
+    def settled_ps(self, port: int) -> int | None:
+        """When a neighbour that is UP has had the time to say what is not neutral; None for others."""
+        neighbour = self.by_port[port]
+        if not neighbour.up:
+            return None
+        return neighbour.since_ps + self._out.config.timers.settle_ps
+
     # --- what comes in ---
 
     def admit(self, port: int, message: m.AnyAgentMessage) -> Neighbour | None:

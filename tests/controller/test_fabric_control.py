@@ -16,6 +16,7 @@ from sglb.fabric.events import (
     Event,
     FlowCompleted,
     PacketLost,
+    PacketSentIntoDeadPath,
     PortDownSeen,
     SlowPathSaw,
     TableWritten,
@@ -79,6 +80,9 @@ class Run:
             )
             found += [cell.data for cell in cells if isinstance(cell.data, int)]
         return [lanes for lanes in found if lanes]
+
+    def id(self, name: str) -> int:
+        return self.topology.node(name).id
 
     def sent(self, switch: str, neighbour: str) -> int:
         """Frames that a switch sent to a neighbour."""
@@ -203,6 +207,49 @@ def test_a_switch_that_restarts_is_filled_again_and_used_again(policy: str) -> N
     assert [run.topology.by_id(e.node).name for e in refilled] == ["spine0"]
     # spine0 is away for 340 of about 1100 us.
     assert run.sent("spine0", "leaf1") > run.sent("spine1", "leaf1") / 2
+
+
+# spine0 is away from 20 to 100 us, and its link to leaf1 is dead by the time it is back. It is filled at
+# 140, leaf0 may use it again from 150 on; routing takes the dead link out at 190.
+DEAD_AT_RETURN = {
+    "cut while away": [
+        {"at_us": 20, "down_switch": "spine0"},
+        {"at_us": 60, "down": "leaf1-spine0"},
+        {"at_us": 100, "up_switch": "spine0"},
+    ],
+    "cut before": [
+        {"at_us": 15, "down": "leaf1-spine0"},
+        {"at_us": 20, "down_switch": "spine0"},
+        {"at_us": 100, "up_switch": "spine0"},
+    ],
+}
+
+
+@pytest.mark.parametrize("faults", DEAD_AT_RETURN.values(), ids=DEAD_AT_RETURN.keys())
+def test_a_restarted_switch_attracts_nothing_into_a_link_that_was_dead_already(
+    faults: list[dict[str, Any]],
+) -> None:
+    run = Run("glb", kib=1024, faults=faults, transport={"rto_us": 50, "rto_max_us": 100})
+    assert run.result.completed
+    back = 100 * PS_PER_US
+    assert [e for e in run.events(PacketSentIntoDeadPath) if e.time_ps > back] == []
+    assert [
+        e for e in run.events(PacketLost) if e.time_ps > back and str(e.traffic) != "control"
+    ] == []
+    assert run.sent("spine0", "leaf0") > 0
+
+
+def test_without_agents_the_restarted_switch_itself_avoids_a_link_that_was_dead_already() -> None:
+    # leaf0 is back at 100 with its link to spine1 dead, and filled at 140; h0 is connected to it.
+    faults = [
+        {"at_us": 20, "down_switch": "leaf0"},
+        {"at_us": 60, "down": "leaf0-spine1"},
+        {"at_us": 100, "up_switch": "leaf0"},
+    ]
+    run = Run("dlb", kib=256, faults=faults, transport={"rto_us": 10, "rto_max_us": 10})
+    assert run.result.completed
+    lost = [e for e in run.events(PacketLost) if str(e.traffic) == "data"]
+    assert [e for e in lost if e.time_ps > 140 * PS_PER_US] == []
 
 
 def test_a_restarted_switch_that_is_still_empty_gets_no_changes() -> None:

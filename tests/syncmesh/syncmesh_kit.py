@@ -207,10 +207,14 @@ class Chain:
             self.clock,
             random.Random(100 * config.node + config.incarnation),
             self.events[config.node].append,
+            partial(self._ports_down, config.node),
         )
         self.agents[config.node] = agent
         agent.start()
         return agent
+
+    def _ports_down(self, node: int) -> list[int]:
+        return [port for port, up in self.services[node].port_states().items() if not up]
 
     def beat(self) -> None:
         """Starts the heartbeats, staggered."""

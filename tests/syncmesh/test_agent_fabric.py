@@ -221,6 +221,9 @@ def test_a_newer_incarnation_takes_over() -> None:
     chain.run(200 * US)
     chain.agents[2].kill()
     chain.switches[2].load(chain.switches[2].program)
+    mend(chain, 2, 2)
+    chain.run(20 * US)
+    assert chain.codes(1, 1) == DOWN_LANE_1
     chain.install(2, 2)
     chain.start_agent(chain.config(2, incarnation=2))
     chain.run(100 * US)
@@ -228,8 +231,6 @@ def test_a_newer_incarnation_takes_over() -> None:
     assert chain.table(1, dp.T_PORTS, "port")[2]["incarnation"] == 2
     view = chain.agents[1].stats().neighbours[0]
     assert (view.state, view.incarnation) == (NeighbourState.UP, 2)
-    mend(chain, 2, 2)
-    chain.run(100 * US)
     cut(chain, 2, 2)
     chain.run(20 * US)
     assert chain.codes(1, 1) == DOWN_LANE_1
@@ -299,6 +300,75 @@ def test_a_port_that_comes_up_is_cleared_when_the_controller_says_so() -> None:
     chain.run(50 * US)
     assert chain.down(2) == 0
     assert chain.codes(1, 1) == 0  # told by the data plane, since the SET names the port's subject
+
+
+def test_an_agent_tells_its_data_plane_of_a_link_that_was_dead_before() -> None:
+    chain = Chain(3)
+    cut(chain, 2, 2)
+    chain.switches[2].set_port_state(3, False)  # a host's port: none of the agent's business
+    chain.run(100 * US)
+    assert chain.down(2) == 0  # the event found no table
+    chain.start()
+    chain.run(20 * US)
+    assert chain.down(2) == SET_LANE_1
+    assert chain.codes(1, 1) == DOWN_LANE_1
+    assert chain.agents[2].stats().neighbours[1].link_marked_down
+    chain.agents[2].clear_link(2)
+    assert chain.counters(2)["clear_refused"] == 1
+    mend(chain, 2, 2)
+    chain.run(100 * US)
+    assert LinkRecovered(2) in chain.events[2]
+    chain.agents[2].clear_link(2)
+    chain.run(20 * US)
+    assert (chain.down(2), chain.codes(1, 1)) == (0, 0)
+
+
+def test_a_link_is_used_again_when_its_neighbour_has_had_its_say() -> None:
+    chain = Chain(3)
+    chain.start()
+    chain.run(100 * US)
+    cut(chain, 2, 2)
+    chain.run(100 * US)
+    mend(chain, 2, 2)
+    chain.run(12 * US)  # seen just now: the neighbour has said nothing yet
+    chain.agents[2].clear_link(2)
+    chain.run(20 * US)
+    assert chain.down(2) == SET_LANE_1
+    chain.run(20 * US)
+    assert chain.down(2) == 0
+
+
+def test_a_silent_neighbour_is_waited_for_as_long_as_it_may_be_silent() -> None:
+    chain = Chain(3)
+    chain.start()
+    chain.run(100 * US)
+    cut(chain, 2, 2)
+    chain.run(100 * US)
+    chain.agents[3].kill()
+    mend(chain, 2, 2)
+    chain.run(100 * US)
+    chain.agents[2].clear_link(2)
+    chain.run(3_400 * US)
+    assert chain.down(2) == SET_LANE_1
+    chain.run(200 * US)
+    assert chain.down(2) == 0
+
+
+def test_a_link_that_dies_while_its_neighbour_is_waited_for_stays_down() -> None:
+    chain = Chain(3)
+    chain.start()
+    chain.run(100 * US)
+    cut(chain, 2, 2)
+    chain.run(100 * US)
+    mend(chain, 2, 2)
+    chain.run(12 * US)
+    chain.agents[2].clear_link(2)
+    cut(chain, 2, 2)
+    chain.run(15 * US)
+    mend(chain, 2, 2)
+    chain.run(200 * US)
+    assert chain.down(2) == SET_LANE_1  # the controller has to say so anew
+    assert chain.events[2].count(LinkRecovered(2)) == 2
 
 
 def test_a_link_that_dies_while_it_is_cleared_stays_down() -> None:
