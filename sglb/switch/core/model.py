@@ -125,8 +125,8 @@ RH_FLAGS: Final = _H + 7  #: RF_* bits, passes in the upper 16
 
 RF_CLONE: Final = 1
 RF_BLOB: Final = 2  #: DATA points to a blob
-RF_HEADROOM: Final = 4  #: counted in its priority group's headroom
-RF_GROUP: Final = 8  #: counted in a priority group at all
+RF_EGRESS: Final = 4  #: the buffer counts it with its egress queue
+RF_GROUP: Final = 8  #: the buffer counts it with its ingress priority group
 RF_LIMIT: Final = 16  #: a clone session truncates it to abi.TRUNCATE
 
 # --- nodes ---
@@ -165,6 +165,8 @@ N_SHARED_BYTES: Final = 33
 N_SHARED_PEAK: Final = 34
 N_HEADROOM_USED: Final = 35
 N_TM_CONFIG: Final = 36  #: record of class settings in CONFIG
+N_HEADROOM_PEAK: Final = 38
+N_CLASSES: Final = 39  #: 8 bits each, bit c of: strict, lossless, the port has such a queue, watched
 N_RNG: Final = 37  #: SplitMix64 state of the node's own choices (never the program's)
 
 # --- ports ---
@@ -204,9 +206,12 @@ P_PAUSE_TX: Final = 29
 P_PAUSED_PS: Final = 30  #: time during which any class was paused, ps
 P_PAUSED_SINCE: Final = 31
 P_CREDIT: Final = 32  #: 1 while a frame's pass through egress takes the wire
+P_READY: Final = 33  #: bit c: packets of class c wait
+P_IGNORE: Final = 34  #: bit c: the watchdog sends class c although the peer has paused it
+P_RESPONSE: Final = 35  #: from a pause frame's last bit to its effect on what is picked, ps
 
 # --- queues: port * CLASSES + class ---
-QUEUE_WORDS: Final = 16
+QUEUE_WORDS: Final = 24
 Q_HEAD: Final = 0
 Q_TAIL: Final = 1
 Q_PACKETS: Final = 2
@@ -216,8 +221,15 @@ Q_MAX_BYTES: Final = 5
 Q_MAX_PACKETS: Final = 6
 Q_DEFICIT: Final = 7
 Q_PAUSE_UNTIL: Final = 8  #: when a pause from the peer runs out, ps
-Q_PAUSED_AT: Final = 9
+Q_PAUSED_AT: Final = 9  #: since when the class has been paused without a break
 Q_WATCHDOG: Final = 10  #: 0 quiet, 1 armed, 2 storm (drops or forwards)
+Q_COUNTED: Final = 11  #: bytes that the buffer counts here: of packets without a priority group
+Q_ALARM: Final = 12  #: time of the EV_PAUSE_END in the heap that counts, 0 for none
+Q_WATCH_AT: Final = 13  #: watchdog: when a storm begins (armed) or is to be over (storm)
+Q_STORMS: Final = 14
+Q_PAUSE_RX: Final = 15  #: pause frames for this class that asked for a pause, received and sent
+Q_PAUSE_TX: Final = 16
+Q_PAUSED_PS: Final = 17  #: time during which the class was paused
 
 # --- ingress priority groups: port * CLASSES + class ---
 GROUP_WORDS: Final = 8
@@ -228,6 +240,7 @@ G_MAX_HEADROOM: Final = 3
 G_XOFF: Final = 4  #: the peer has been told to stop
 G_REFRESH: Final = 5  #: when its pause must be renewed, ps
 G_DROPS: Final = 6
+G_ROOM: Final = 7  #: headroom, bytes; as the rate and length of the port's link demand
 
 # --- traffic manager settings: one record a switch kind in CONFIG, words a class ---
 CFG_CLASS_WORDS: Final = 16
@@ -235,14 +248,13 @@ C_STRICT: Final = 0  #: 1 strict priority (highest class first), 0 DWRR
 C_QUANTUM: Final = 1  #: DWRR bytes a round
 C_LOSSLESS: Final = 2
 C_ALPHA_NUM: Final = 3  #: dynamic threshold alpha = num / den
-C_ALPHA_DEN: Final = 4
+C_ALPHA_DEN: Final = 4  #: 0: no dynamic threshold
 C_RESERVED: Final = 5  #: bytes of its own before the shared pool is used
 C_XOFF: Final = 6  #: static XOFF threshold of a priority group, bytes; 0: dynamic by alpha
 C_XON_OFFSET: Final = 7  #: XON when this many bytes below XOFF
-C_HEADROOM: Final = 8  #: bytes a priority group
-C_LIMIT: Final = 9  #: tail drop of an egress queue, bytes; 0: dynamic by alpha alone
-C_LIMIT_PACKETS: Final = 10
-C_PAUSE_PS: Final = 11  #: what a pause frame asks for, ps
+C_LIMIT: Final = 9  #: tail drop of an egress queue, bytes; -1 for none
+C_LIMIT_PACKETS: Final = 10  #: -1 for none
+C_PAUSE_QUANTA: Final = 11  #: what a pause frame asks for, times of 512 bits
 C_WATCH_PS: Final = 12  #: watchdog detection, ps; 0 off
 C_RESTORE_PS: Final = 13
 C_WATCH_DROP: Final = 14  #: 1: a storming queue drops, 0: it ignores the pause
