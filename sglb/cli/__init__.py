@@ -1,5 +1,5 @@
 """The `sglb` command: everything that it does is a documented Python call of the layers below."""
 
-from sglb.cli.app import main
+from sglb.cli.entry import main
 
 __all__ = ["main"]

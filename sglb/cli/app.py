@@ -5,24 +5,39 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from sglb.cli import files
+from sglb.cli.entry import Interrupted, raise_on_sigint
 from sglb.cli.errors import INCOMPLETE, UserError, tell
 from sglb.cli.progress import RunProgress
 from sglb.cli.serving import check_address, parse_ports, serve_switch
 from sglb.cli.table import show
 from sglb.fabric.packet_trace import TraceRequest
 from sglb.fabric.report import RunReport
-from sglb.fabric.run import run, versions
+from sglb.fabric.run import RunInterrupted, run, versions
 from sglb.p4.print_ir import print_ir
 from sglb.switch.config import SwitchConfig
 from sglb.switch.live import ServeOptions
 
+
+class _Commands(TyperGroup):
+    """The commands; what Ctrl-C does to one of them is ours to tell, not the library's."""
+
+    def invoke(self, ctx: Any) -> Any:
+        raise_on_sigint()
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted from None
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="sglb",
     no_args_is_help=True,
     add_completion=False,
@@ -116,7 +131,7 @@ def run_command(
     """Run a scenario under each policy and compare what happened to the packets.
 
     Ends with 0 when every policy completed, with 3 when one did not, with 1 for a mistake in a file
-    or an option.
+    or an option, with 130 when interrupted: then the policies that had finished are shown.
     """
     scenario = files.scenario(file, seed)
     request = None
@@ -125,19 +140,25 @@ def run_command(
     elif trace or trace_all:
         request = TraceRequest(every_step=trace_all)
     with files.output(json_file) as write, RunProgress(quiet) as progress:
-        report = run(
-            scenario,
-            policies=policy,
-            program=None if program is None else files.program(program),
-            control_plane=control_plane,
-            jobs=jobs,
-            trace=request,
-            progress=progress,
-        )
+        try:
+            report = run(
+                scenario,
+                policies=policy,
+                program=None if program is None else files.program(program),
+                control_plane=control_plane,
+                jobs=jobs,
+                trace=request,
+                progress=progress,
+            )
+        except RunInterrupted as stopped:
+            report = stopped.report
         write(report.to_json())
-    if not quiet:
+    if report.policies and not quiet:
         show(scenario, report, _console(on_stderr=str(json_file) == "-"))
     _show_trace(report, named=trace_packet is not None)
+    if report.interrupted:
+        wanted = len(set(policy or scenario.policies))
+        raise Interrupted(f"{len(report.policies)} of {wanted} policies had finished")
     if not report.completed:
         raise typer.Exit(INCOMPLETE)
 
@@ -278,11 +299,10 @@ def version_command() -> None:
         typer.echo(f"{name} {number}")
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """The `sglb` command; `arguments` instead of the process's own. Ends by SystemExit."""
-    given = sys.argv[1:] if arguments is None else arguments
-    debug = "--debug" in given
+def execute(arguments: list[str]) -> None:
+    """Run the command that the arguments say. Ends by SystemExit or `Interrupted`."""
+    debug = "--debug" in arguments
     try:
-        app([a for a in given if a != "--debug"])
+        app([a for a in arguments if a != "--debug"])
     except Exception as error:
         sys.exit(tell(error, debug))

@@ -13,20 +13,24 @@ from google.protobuf import text_format
 from sglb.cli.errors import UserError
 from sglb.fabric import scenario as scenarios
 from sglb.fabric.scenario import Scenario
-from sglb.fabric.schema import MAX_SEED
-from sglb.fabric.yaml_source import read_file
+from sglb.fabric.yaml_source import SourceError, read_file
 from sglb.p4.compiler import CompiledProgram, compile  # noqa: A004 - the documented name
 from sglb.p4.ir import InstanceKind
 
 
 def scenario(path: Path, seed: int | None = None) -> Scenario:
     """A checked scenario, with another seed if one is given. Raises `SourceError`, `UserError`."""
-    if seed is not None and not 0 <= seed <= MAX_SEED:
-        raise UserError(f"--seed {seed}: write a number from 0 to {MAX_SEED}")
     source = read_file(path)
-    if seed is not None:
-        source.data["seed"] = seed
-    return scenarios.check(source)
+    if seed is None:
+        return scenarios.check(source)
+    source.data["seed"] = seed
+    try:
+        return scenarios.check(source)
+    except SourceError as error:
+        for problem in error.problems:
+            if problem.path == ("seed",):
+                raise UserError(f"--seed {seed}: {problem.message}") from None
+        raise
 
 
 def program(

@@ -157,7 +157,8 @@ class PolicyReport:
 class RunReport:
     """A whole run. `scenario` has every key with its default; `faults` are in words.
 
-    `versions` are those of sglb and what it stands on, and the digest of the P4 program.
+    `versions` are those of sglb and what it stands on, and the digest of the P4 program. A run that
+    was `interrupted` has only the policies that had finished by then.
     """
 
     scenario: Mapping[str, Any]
@@ -166,11 +167,12 @@ class RunReport:
     versions: Mapping[str, str]
     lower_bounds: tuple[BoundReport, ...]
     policies: Mapping[str, PolicyReport]
+    interrupted: bool = False
 
     @property
     def completed(self) -> bool:
-        """Whether every policy completed."""
-        return all(p.completed for p in self.policies.values())
+        """Whether every policy ran and completed."""
+        return not self.interrupted and all(p.completed for p in self.policies.values())
 
     @property
     def lower_bound_us(self) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,13 +18,21 @@ from sglb.fabric.report import BoundReport, PolicyReport, RunReport
 from sglb.fabric.scenario import Scenario, load, ns_to_ps
 from sglb.fabric.simulation import transport_config
 from sglb.fabric.topology import closest
-from sglb.fabric.workers import run_jobs
+from sglb.fabric.workers import JobsInterrupted, run_jobs
 from sglb.p4.compiler import CompiledProgram, compile  # noqa: A004 - the documented name
 
 #: `progress(policy, done, total)`: data packets of one policy's run that have arrived, and all.
 Progress = Callable[[str, int, int], None]
 
 _STANDS_ON = ("finsy", "networkx", "protobuf", "pydantic")
+
+
+class RunInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a run; `report` has the policies that had finished, and says so."""
+
+    def __init__(self, report: RunReport) -> None:
+        super().__init__()
+        self.report = report
 
 
 class UnknownPolicyError(ValueError):
@@ -51,6 +60,7 @@ def run(
     Raises `SourceError` for a bad scenario, `P4Errors` for a bad program, `UnknownPolicyError`,
     `ControlPlaneNotFoundError`, `TraceRequestError`, `BoundError` when the workload can never
     complete, `WorkerError` when a run fails, and `BoundViolation` when a result is impossibly good.
+    Ctrl-C ends all processes and raises `RunInterrupted`.
     """
     given = scenario if isinstance(scenario, Scenario) else load(scenario)
     chosen = _chosen(given, policies)
@@ -60,7 +70,11 @@ def run(
     if isinstance(control_plane, str):
         load_control_plane(control_plane)  # a wrong name is better told before anything runs
     made = make_jobs(given, chosen, compiled, control_plane, trace)
-    reports = run_jobs(made, jobs or _processors(), progress)
+    try:
+        reports = run_jobs(made, jobs or _processors(), progress)
+    except JobsInterrupted as stopped:
+        partial = _report(given, compiled, made[0].bound, stopped.reports)
+        raise RunInterrupted(replace(partial, interrupted=True)) from None
     return _report(given, compiled, made[0].bound, reports)
 
 

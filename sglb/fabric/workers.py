@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -38,17 +39,31 @@ class WorkerError(RuntimeError):
         self.details = details
 
 
+class JobsInterrupted(KeyboardInterrupt):
+    """Ctrl-C; `reports` are those of the jobs that had finished."""
+
+    def __init__(self, reports: list[PolicyReport]) -> None:
+        super().__init__()
+        self.reports = reports
+
+
 def run_jobs(
     jobs: Sequence[PolicyJob], at_a_time: int, progress: Tell | None = None
 ) -> list[PolicyReport]:
     """Run all jobs, `at_a_time` of them in parallel (1: here, in this process).
 
     Reports come in the order of the jobs. Raises `WorkerError` for the first that fails and ends
-    the others.
+    the others; `JobsInterrupted` on Ctrl-C, likewise.
     """
-    if at_a_time <= 1 or len(jobs) == 1:
-        return [_run_here(job, progress) for job in jobs]
-    return _Crew(jobs, progress).run(at_a_time)
+    if at_a_time > 1 and len(jobs) > 1:
+        return _Crew(jobs, progress).run(at_a_time)
+    reports: list[PolicyReport] = []
+    try:
+        for job in jobs:
+            reports.append(_run_here(job, progress))
+    except KeyboardInterrupt:
+        raise JobsInterrupted(reports) from None
+    return reports
 
 
 def _run_here(job: PolicyJob, progress: Tell | None) -> PolicyReport:
@@ -67,6 +82,11 @@ def _failure(policy: str, error: Exception) -> WorkerError:
     return WorkerError(policy, text, "".join(traceback.format_exception(error)))
 
 
+def _leave_sigint_to_others() -> None:
+    """Keep SIGINT from this thread and the processes that it starts; the main thread ends them."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+
 class _Crew:
     """Worker processes, each watched by a thread of this process."""
 
@@ -78,7 +98,7 @@ class _Crew:
         self._over = False
 
     def run(self, at_a_time: int) -> list[PolicyReport]:
-        with ThreadPoolExecutor(at_a_time) as pool:
+        with ThreadPoolExecutor(at_a_time, initializer=_leave_sigint_to_others) as pool:
             waiting = [pool.submit(self._watch, *job) for job in self._jobs]
             try:
                 wait(waiting, return_when=FIRST_EXCEPTION)
@@ -86,6 +106,9 @@ class _Crew:
                     if future.done():
                         future.result()
                 return [future.result() for future in waiting]
+            except KeyboardInterrupt:
+                finished = [f for f in waiting if f.done() and f.exception() is None]
+                raise JobsInterrupted([f.result() for f in finished]) from None
             finally:
                 self._stop()
 
@@ -118,8 +141,9 @@ class _Crew:
         assert process.stdout is not None
         with process:
             try:
+                # It stays open: that it closes tells the worker that nobody waits any more.
                 process.stdin.write(job)
-                process.stdin.close()
+                process.stdin.flush()
                 return self._listen(policy, process.stdout)
             except (OSError, EOFError, pickle.UnpicklingError) as error:
                 code = process.wait()
@@ -186,8 +210,11 @@ def work() -> None:
     os.dup2(2, 1)  # what a control plane prints must not get between the answers
 
     def answer(message: object) -> None:
-        pickle.dump(message, answers)
-        answers.flush()
+        try:
+            pickle.dump(message, answers)
+            answers.flush()
+        except BrokenPipeError:
+            os._exit(1)  # nobody waits any more
 
     told_s = float("-inf")
 
@@ -197,10 +224,21 @@ def work() -> None:
             told_s = time.monotonic()
             answer(("progress", done, total))
 
-    job = pickle.load(sys.stdin.buffer)
+    try:
+        job = pickle.load(sys.stdin.buffer)
+    except (EOFError, pickle.UnpicklingError):
+        os._exit(1)  # whoever sent it is gone
+    threading.Thread(target=_end_when_alone, daemon=True).start()
     try:
         answer(_run_here(job, progress))
     except WorkerError as error:
         cause = error.__cause__
         assert isinstance(cause, Exception)
         answer(("failed", str(cause) or type(cause).__name__, error.details))
+
+
+def _end_when_alone() -> None:
+    """End this process as soon as the one that started it is gone, however it went."""
+    while os.read(0, 1):
+        pass
+    os._exit(1)
