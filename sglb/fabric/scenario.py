@@ -18,14 +18,13 @@ from sglb.fabric.schema import (
     Explicit,
     ExplicitLink,
     FaultBlock,
-    FlowEntry,
-    Incast,
     LinkDefaults,
     LinkOverride,
     Policy,
     ScenarioModel,
 )
 from sglb.fabric.schema_errors import schema_problems
+from sglb.fabric.schema_workload import FlowEntry, Incast
 from sglb.fabric.topology import (
     Edge,
     Link,
@@ -301,7 +300,7 @@ class _Resolver:
                 with self._blame(("workload", "hosts", i)):
                     hosts.append(topology.host(name).id)
         with self._blame(("workload",)):
-            if block.all_to_all is not None:
+            if block.all_to_all is not None and block.all_to_all.bytes_per_pair is not None:
                 return workload.all_to_all(hosts, block.all_to_all.bytes_per_pair, start_ps)
             if block.ring_all_reduce is not None:
                 return workload.ring_all_reduce(hosts, block.ring_all_reduce.bytes, start_ps)

@@ -8,33 +8,28 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
+
+from sglb.fabric.schema_lossless import BufferBlock, DcqcnBlock, Ecn, PfcBlock
+from sglb.fabric.schema_types import (
+    Bytes,
+    Count,
+    Model,
+    PositiveTime,
+    Probability,
+    Rate,
+    Time,
+    TrafficClass,
+    exactly_one,
+)
+from sglb.fabric.schema_workload import WorkloadBlock
 
 Policy = Literal["ecmp", "flowlet", "spray", "dlb", "glb"]
-MAX_SEED = (1 << 63) - 1
 POLICIES: tuple[Policy, ...] = ("ecmp", "flowlet", "spray", "dlb", "glb")
 
-# A day in virtual time, far beyond any run; keeps float-to-picosecond rounding exact enough.
-_MAX_US = 86_400_000_000.0
-Time = Annotated[float, Field(ge=0, le=_MAX_US)]
-PositiveTime = Annotated[float, Field(gt=0, le=_MAX_US)]
-Rate = Annotated[float, Field(gt=0, le=100_000)]
-Probability = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=1, le=65_535)]
-Bytes = Annotated[int, Field(ge=1, le=1 << 40)]
-
-
-class Model(BaseModel):
-    """A block of the file: no unknown key, no silent conversion."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-def _exactly_one(block: BaseModel, names: tuple[str, ...]) -> None:
-    given = [n for n in names if getattr(block, n) is not None]
-    if len(given) != 1:
-        said = f"got {' and '.join(given)}" if given else "got none"
-        raise ValueError(f"needs exactly one of {', '.join(names)}; {said}")
+#: `native` runs compiled switches and hosts, `reference` the interpreter (see `engines`).
+Engine = Literal["native", "reference"]
+DEFAULT_ENGINE: Engine = "reference"
 
 
 class LeafSpine(Model):
@@ -116,17 +111,45 @@ class Explicit(Model):
     links: Annotated[list[ExplicitLink], Field(min_length=1)]
 
 
+class RailOptimised(Model):
+    """Leaves by rail: NIC n of every machine of a group on the group's leaf n, leaves on all spines.
+
+    A NIC is a node of its own, `h0.nic3`, in the order of the machines, so that `gpus_per_host` equal
+    to `nics_per_host` finds them together. `hosts_per_group` is all machines by default.
+    """
+
+    hosts: Count
+    nics_per_host: Annotated[int, Field(ge=1, le=64)]
+    hosts_per_group: Count | None = None
+    spines: Count
+    links_per_pair: Count = 1
+
+
+TOPOLOGIES = ("leaf_spine", "clos3", "rail_optimised", "explicit", "file")
+
+
 class TopologyBlock(Model):
-    """One generator, or an explicit topology."""
+    """One generator, an explicit topology, or a file of another tool's.
+
+    `file` is a path (from the scenario's folder) to a `topology.json` of the P4 tutorials (`.json`) or
+    to a topology of HPCC's ns-3 (any other ending); see `sglb.fabric.topology_files`.
+    """
 
     leaf_spine: LeafSpine | None = None
     clos3: Clos3 | None = None
+    rail_optimised: RailOptimised | None = None
     explicit: Explicit | None = None
+    file: str | None = None
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        _exactly_one(self, ("leaf_spine", "clos3", "explicit"))
+        exactly_one(self, TOPOLOGIES)
         return self
+
+    @property
+    def kind(self) -> str:
+        """Which of `TOPOLOGIES` this is."""
+        return next(k for k in TOPOLOGIES if getattr(self, k) is not None)
 
 
 class LinkDefaults(Model):
@@ -170,44 +193,51 @@ class LinksBlock(Model):
 
     host: LinkDefaults = LinkDefaults()
     fabric: LinkDefaults = LinkDefaults()
-    overrides: list[LinkOverride] = []
-
-
-class Ecn(Model):
-    """Marking by queue depth: never below kmin, always above kmax, up to pmax in between."""
-
-    kmin_bytes: Bytes = 100_000
-    kmax_bytes: Bytes = 400_000
-    pmax: Probability = 0.2
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.kmin_bytes > self.kmax_bytes:
-            raise ValueError(
-                f"kmin_bytes ({self.kmin_bytes}) must not exceed kmax_bytes ({self.kmax_bytes})"
-            )
-        return self
+    overrides: list[LinkOverride] = Field(default_factory=list)
 
 
 class SwitchBlock(Model):
     """Timing, buffers and balancing of every switch.
 
-    `capacity_slots: false` gives every path the same share whatever its capacity (the suppression
-    that unequal paths cause then shows). `adaptive_per` is what dlb and glb choose a path for.
+    `queue_bytes` bounds each lossy queue of a port. `buffer` and `pfc` are the shared buffer and the
+    lossless classes. `capacity_slots: false` gives every path the same share whatever its capacity
+    (the suppression that unequal paths cause then shows). `adaptive_per` is what dlb and glb choose a
+    path for.
     """
 
     pipeline_latency_ns: Time = 1_000.0
     port_down_detection_us: Time = 10.0
     queue_bytes: Bytes = 2_000_000
+    buffer: BufferBlock = BufferBlock()
+    pfc: PfcBlock = PfcBlock()
     ecn: Ecn = Ecn()
     capacity_slots: bool = True
     adaptive_per: Literal["packet", "flowlet"] = "packet"
     flowlet_idle_us: PositiveTime = 256.0
     quality_sample_us: PositiveTime = 16.0
 
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        lossless = [c.number for c in self.buffer.classes if c.lossless]
+        if self.pfc.enabled and not lossless:
+            raise ValueError(
+                "pfc.enabled needs a lossless class, e.g. "
+                "buffer: {total_bytes: 33554432, classes: [{class: 3, lossless: true}]}"
+            )
+        return self
+
+    def ecn_of(self, traffic_class: int) -> Ecn:
+        """The watermarks of a class."""
+        return self.buffer.of(traffic_class).ecn or self.ecn
+
 
 class ControlPlaneBlock(Model):
     """The slow path (routing): how long it takes to notice, to reroute and to restore.
+
+    `failure_detection_ms` from a port seen down until routing takes the link for down,
+    `notification_ms` from there until all switches have been told, `programming_ms` from there until
+    their tables are written. `reaction_ms` is the sum of the last two and may be given instead of
+    either; a part that nothing is said of is 0, the whole is programming by default.
 
     The defaults are BFD at 3 x 50 ms, and 61 ms from the withdraw to the kernel route as measured
     with FRR 8.4 in network namespaces.
@@ -215,7 +245,41 @@ class ControlPlaneBlock(Model):
 
     failure_detection_ms: Time = 150.0
     reaction_ms: Time = 61.0
+    notification_ms: Time = 0.0
+    programming_ms: Time = 61.0
     restore_ms: Time = 61.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _split(cls, data: Any) -> Any:
+        """Fill in whichever of the three reaction times follows from the others."""
+        if not isinstance(data, dict):
+            return data
+        parts = [data.get(k) for k in ("reaction_ms", "notification_ms", "programming_ms")]
+        if any(not isinstance(p, int | float | None) or isinstance(p, bool) for p in parts):
+            return data
+        reaction, notification, programming = parts
+        if programming is None:
+            whole = 61.0 if reaction is None else reaction
+            programming = whole - (notification or 0)
+            if programming < 0:
+                raise ValueError(
+                    f"notification_ms ({notification:g}) must not exceed reaction_ms ({whole:g})"
+                )
+        if notification is None:
+            notification = 0 if reaction is None else max(0, reaction - programming)
+        filled = {"notification_ms": notification, "programming_ms": programming}
+        return {"reaction_ms": notification + programming, **data, **filled}
+
+    @model_validator(mode="after")
+    def _sum(self) -> Self:
+        total = self.notification_ms + self.programming_ms
+        if abs(total - self.reaction_ms) > 1e-9 * total:
+            raise ValueError(
+                f"reaction_ms ({self.reaction_ms:g}) must be notification_ms + programming_ms "
+                f"({total:g})"
+            )
+        return self
 
 
 class SyncMeshBlock(Model):
@@ -237,75 +301,32 @@ class SyncMeshBlock(Model):
         return self
 
 
-class AllToAll(Model):
-    """Every host to every other host."""
-
-    bytes_per_pair: Bytes
-
-
-class SizedCollective(Model):
-    """A collective of a vector (all-reduce) or a message (permutation) of `bytes` a host."""
-
-    bytes: Bytes
-
-
-class Incast(Model):
-    """Many to one: the senders by name, or the first `fan_in` hosts after `to`."""
-
-    to: str
-    senders: Annotated[list[str], Field(min_length=1)] | None = Field(None, alias="from")
-    fan_in: Count | None = None
-    bytes: Bytes
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        if (self.senders is None) == (self.fan_in is None):
-            raise ValueError("needs exactly one of from, fan_in")
-        return self
-
-
-class FlowEntry(Model):
-    """One flow."""
-
-    src: str
-    dst: str
-    bytes: Bytes
-    start_us: Time = 0.0
-
-
-class WorkloadBlock(Model):
-    """One collective or a list of flows; `hosts` limits a collective to some hosts, in order."""
-
-    all_to_all: AllToAll | None = None
-    ring_all_reduce: SizedCollective | None = None
-    incast: Incast | None = None
-    permutation: SizedCollective | None = None
-    flows: Annotated[list[FlowEntry], Field(min_length=1)] | None = None
-    hosts: Annotated[list[str], Field(min_length=2)] | None = None
-    start_us: Time = 0.0
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        kinds = ("all_to_all", "ring_all_reduce", "incast", "permutation", "flows")
-        _exactly_one(self, kinds)
-        if self.flows is not None and self.hosts is not None:
-            raise ValueError("hosts goes with a collective, flows name their own")
-        if self.flows is not None and self.start_us:
-            raise ValueError("start_us goes with a collective, each flow has its own")
-        return self
-
-
 class TransportBlock(Model):
-    """RoCEv2 senders and receivers; see `sglb.fabric.host` for what each number does."""
+    """RoCEv2 senders and receivers; see `sglb.fabric.host` for what each number does.
+
+    `recovery`: `selective_repeat` keeps packets that overtake others and sends again what is lost,
+    `go_back_n` sends everything again from the first hole, told by a NAK if `nack` is on, else found
+    by the timeout. `window_packets: null` sets no limit (the span of the receiver's bitmap still does
+    for selective repeat). A receiver acknowledges every `ack_every`-th packet, and what is left
+    `ack_timer_us` after it came (0: no timer, the sender asks with a message's last packet).
+    `traffic_class` is what data and acknowledges travel in (DSCP 8 x class), `cnp_class` is for
+    DCQCN's notifications; 6 is where ConnectX puts them.
+    """
 
     mtu_bytes: Annotated[int, Field(ge=64, le=9_000, multiple_of=4)] = 4_096
-    window_packets: Annotated[int, Field(ge=1, le=256)] = 32
+    recovery: Literal["selective_repeat", "go_back_n"] = "selective_repeat"
+    nack: bool = True
+    window_packets: Annotated[int, Field(ge=1, le=1_024)] | None = 32
     ack_every: Annotated[int, Field(ge=1, le=64)] = 4
+    ack_timer_us: Time = 0.0
     rto_us: PositiveTime = 200.0
     rto_max_us: PositiveTime = 20_000.0
     reorder_us: Time = 50.0
     qps_per_pair: Annotated[int, Field(ge=1, le=64)] = 1
     ip_version: Literal[4, 6] = 4
+    traffic_class: TrafficClass = 0
+    cnp_class: TrafficClass = 6
+    dcqcn: DcqcnBlock = DcqcnBlock()
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -323,6 +344,27 @@ class RateChange(Model):
     gbps: Rate
 
 
+class LossFault(Model):
+    """Frames lost at random from now on: of a link `a-b`, or of one direction `a->b`. 0 ends it.
+
+    `data` is for all frames but SyncMesh's, which `syncmesh` is for (by default the same).
+    """
+
+    link: str
+    data: Probability
+    syncmesh: Probability | None = None
+
+
+class BitErrors(Model):
+    """Bit errors from now on: a frame of n bits is lost with probability 1 - (1 - ber)^n. 0 ends it.
+
+    Of a link `a-b`, or of one direction `a->b`. n counts the frame with its FCS, without preamble.
+    """
+
+    link: str
+    ber: Annotated[float, Field(ge=0, le=0.5)]
+
+
 class FlapBlock(Model):
     """A link that goes down and up `count` times."""
 
@@ -333,7 +375,18 @@ class FlapBlock(Model):
     count: Annotated[int, Field(ge=1, le=10_000)]
 
 
-FAULT_KINDS = ("down", "up", "rate", "flap", "down_switch", "up_switch", "blackhole", "heal")
+FAULT_KINDS = (
+    "down",
+    "up",
+    "rate",
+    "flap",
+    "down_switch",
+    "up_switch",
+    "blackhole",
+    "heal",
+    "loss",
+    "bit_errors",
+)
 
 
 class FaultBlock(Model):
@@ -350,10 +403,12 @@ class FaultBlock(Model):
     up_switch: str | None = None
     blackhole: str | None = None
     heal: str | None = None
+    loss: LossFault | None = None
+    bit_errors: BitErrors | None = None
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        _exactly_one(self, FAULT_KINDS)
+        exactly_one(self, FAULT_KINDS)
         if self.flap is None and self.at_us is None:
             raise ValueError("needs at_us, the time of the fault")
         if self.flap is not None and self.at_us is not None:
@@ -370,7 +425,8 @@ class ScenarioModel(Model):
     """A whole scenario file."""
 
     name: str = ""
-    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = 1
+    engine: Engine = DEFAULT_ENGINE
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 1
     topology: TopologyBlock
     links: LinksBlock = LinksBlock()
     switch: SwitchBlock = SwitchBlock()
@@ -378,6 +434,8 @@ class ScenarioModel(Model):
     syncmesh: SyncMeshBlock = SyncMeshBlock()
     workload: WorkloadBlock
     transport: TransportBlock = TransportBlock()
-    faults: list[FaultBlock] = []
-    policies: Annotated[list[Policy], Field(min_length=1)] = list(POLICIES)
+    faults: list[FaultBlock] = Field(default_factory=list)
+    policies: Annotated[list[Policy], Field(min_length=1)] = Field(
+        default_factory=lambda: list(POLICIES)
+    )
     stop_us: PositiveTime = 1_000_000.0

@@ -27,7 +27,7 @@ from sglb.fabric.events import (
 from sglb.fabric.faults import DeadHop, FabricState, Fault, FaultKind, dead_hops
 from sglb.fabric.host import Host
 from sglb.fabric.qp import TransportConfig
-from sglb.fabric.roce import WIRE_OVERHEAD_BYTES, packet_count
+from sglb.fabric.roce import SPAN_PACKETS, WIRE_OVERHEAD_BYTES, packet_count
 from sglb.fabric.scenario import Scenario, ns_to_ps, us_to_ps
 from sglb.fabric.topology import Edge, Link
 from sglb.fabric.traffic import TrafficDriver
@@ -348,7 +348,7 @@ def transport_config(scenario: Scenario) -> TransportConfig:
     block = scenario.model.transport
     return TransportConfig(
         mtu_bytes=block.mtu_bytes,
-        window_packets=block.window_packets,
+        window_packets=block.window_packets or SPAN_PACKETS,
         ack_every=block.ack_every,
         rto_ps=us_to_ps(block.rto_us),
         rto_max_ps=us_to_ps(block.rto_max_us),

@@ -202,7 +202,7 @@ BASE: dict[str, Any] = {
             "at_us: 10, down: leaf0-spine1",
             "at_us: 10",
             "f.yaml:15: faults[0]: needs exactly one of down, up, rate, flap, down_switch, "
-            "up_switch, blackhole, heal; got none",
+            "up_switch, blackhole, heal, loss, bit_errors; got none",
         ),
         (
             "{at_us: 10, down: leaf0-spine1}",

@@ -1,0 +1,184 @@
+"""Keys of `workload`: one collective, an arrival process, or flows one by one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from sglb.fabric.schema_types import Bytes, BytesOrNone, Count, Model, Rate, Time, exactly_one
+
+
+class AllToAll(Model):
+    """Every host to every other host: the same to all, or a matrix.
+
+    `bytes_matrix[i][j]` is what host i sends to host j (0: nothing); the diagonal stays at home.
+    """
+
+    bytes_per_pair: Bytes | None = None
+    bytes_matrix: list[list[BytesOrNone]] | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        exactly_one(self, ("bytes_per_pair", "bytes_matrix"))
+        return self
+
+
+class SizedCollective(Model):
+    """A collective of a vector, or a message, of `bytes` a host; see `sglb.fabric.collectives`."""
+
+    bytes: Bytes
+
+
+class TreeAllReduce(Model):
+    """Double binary tree all-reduce of a vector of `bytes`, in chunks of `chunk_bytes`.
+
+    512 KiB is the slot of NCCL's Simple protocol.
+    """
+
+    bytes: Bytes
+    chunk_bytes: Bytes = 524_288
+
+
+class Broadcast(Model):
+    """`bytes` from `root` (by default the first host) to all others, along a chain, in chunks."""
+
+    bytes: Bytes
+    root: str | None = None
+    chunk_bytes: Bytes = 524_288
+
+
+class Moe(Model):
+    """Mixture of experts: tokens to their experts (dispatch), and the results back (combine).
+
+    Each host has `tokens` tokens of `token_bytes` (7168 hidden values of bf16 by default) and
+    `experts` / hosts of the experts. A token goes to `top_k` different experts, drawn from the seed with
+    the weight 1 / rank^`skew` (0: evenly), ranks dealt to the experts at random. It travels once to a
+    host, however many of its experts are there. A host sends results back when all tokens are in.
+    """
+
+    tokens: Count
+    token_bytes: Bytes = 14_336
+    experts: Count
+    top_k: Annotated[int, Field(ge=1, le=64)] = 8
+    skew: Annotated[float, Field(ge=0, le=10)] = 0.0
+    combine: bool = True
+
+
+class Incast(Model):
+    """Many to one: the senders by name, or the first `fan_in` hosts after `to`."""
+
+    to: str
+    senders: Annotated[list[str], Field(min_length=1)] | None = Field(None, alias="from")
+    fan_in: Count | None = None
+    bytes: Bytes
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.senders is None) == (self.fan_in is None):
+            raise ValueError("needs exactly one of from, fan_in")
+        return self
+
+
+class CdfPoint(Model):
+    """`percent` of all flows have at most `bytes`."""
+
+    bytes: Bytes
+    percent: Annotated[float, Field(ge=0, le=100)]
+
+
+class Arrivals(Model):
+    """Flows between random pairs of hosts, sizes from a distribution, arrivals Poisson.
+
+    `load` is the mean share of each host's own link that payload takes. `sizes` is a known
+    distribution (`web_search`, `fb_hdp`: the tables of HPCC's traffic generator), or points of one:
+    between points it is linear, as there. Flows start within `duration_us`.
+    """
+
+    load: Annotated[float, Field(gt=0, le=1)]
+    sizes: Literal["web_search", "fb_hdp"] | Annotated[list[CdfPoint], Field(min_length=2)]
+    duration_us: Time
+
+
+class FlowFile(Model):
+    """Flows from a file in HPCC's format: a count, then lines `src dst class port bytes start`.
+
+    Nodes are HPCC's numbers: hosts in the order of `topology.file`, else in that of the scenario's
+    hosts, from 0; `start` in seconds. The class and port of a line are read and not used.
+    """
+
+    path: str
+
+
+class FlowEntry(Model):
+    """One flow."""
+
+    src: str
+    dst: str
+    bytes: Bytes
+    start_us: Time = 0.0
+
+
+COLLECTIVES = (
+    "all_to_all",
+    "ring_all_reduce",
+    "tree_all_reduce",
+    "hierarchical_all_reduce",
+    "reduce_scatter",
+    "all_gather",
+    "broadcast",
+    "moe",
+    "permutation",
+)
+WORKLOADS = (*COLLECTIVES, "incast", "arrivals", "flows", "flow_file")
+
+
+class WorkloadBlock(Model):
+    """One collective, an incast, arrivals, or flows; `hosts` limits a collective to some, in order.
+
+    A host here is a GPU with its NIC. `gpus_per_host` says how many in a row (of `hosts`, or of all)
+    stand in one machine; a GPU's number in it is its rail. What they exchange inside takes time at
+    `nvlink_gbps` (3600: NVLink 4, 450 GB/s a direction) and is no flow of the fabric. `rail_aware`
+    makes GPUs send to their own rail only, the rest of the way is NVLink's (all-to-all, MoE).
+    """
+
+    all_to_all: AllToAll | None = None
+    ring_all_reduce: SizedCollective | None = None
+    tree_all_reduce: TreeAllReduce | None = None
+    hierarchical_all_reduce: SizedCollective | None = None
+    reduce_scatter: SizedCollective | None = None
+    all_gather: SizedCollective | None = None
+    broadcast: Broadcast | None = None
+    moe: Moe | None = None
+    incast: Incast | None = None
+    permutation: SizedCollective | None = None
+    arrivals: Arrivals | None = None
+    flows: Annotated[list[FlowEntry], Field(min_length=1)] | None = None
+    flow_file: FlowFile | None = None
+    hosts: Annotated[list[str], Field(min_length=2)] | None = None
+    gpus_per_host: Annotated[int, Field(ge=1, le=64)] = 1
+    rail_aware: bool = False
+    nvlink_gbps: Rate = 3_600.0
+    start_us: Time = 0.0
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        exactly_one(self, WORKLOADS)
+        if self.flows is not None or self.flow_file is not None:
+            if self.hosts is not None:
+                raise ValueError("hosts goes with a collective, flows name their own")
+            if self.start_us:
+                raise ValueError("start_us goes with a collective, each flow has its own")
+        if self.rail_aware and self.kind not in ("all_to_all", "moe"):
+            raise ValueError("rail_aware goes with all_to_all or moe")
+        machines = ("all_to_all", "moe", "hierarchical_all_reduce")
+        if self.gpus_per_host > 1 and self.kind not in machines:
+            raise ValueError(f"gpus_per_host goes with {', '.join(machines)}")
+        if self.gpus_per_host == 1 and (self.rail_aware or self.hierarchical_all_reduce):
+            raise ValueError("gpus_per_host must be at least 2 for rails in a machine")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """Which of `WORKLOADS` this is."""
+        return next(k for k in WORKLOADS if getattr(self, k) is not None)
