@@ -30,7 +30,6 @@ control Balance(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     lanes_t fit = 0;
     lanes_t lane = 0;
     bit<8> badness = 0;
-    bit<8> dice = 0;
     bit<8> turn = 0;
     bit<32> now_us = 0;
     bit<32> then_us = 0;
@@ -143,8 +142,7 @@ control Balance(inout headers_t hdr, inout metadata_t meta, inout standard_metad
                 fit = live;
                 if (select_by == SELECT_BEST) {
                     local_bad.read(bad, (bit<32>)bank);
-                    random(dice, 0, 1);
-                    best_path.apply(bad, codes, live, dice == 1, fit, badness);
+                    best_path.apply(bad, codes, live, true, fit, badness);
                 }
                 if (select_by == SELECT_HASH) {
                     slot = meta.flow_hash[31:26];

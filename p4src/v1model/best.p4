@@ -6,9 +6,9 @@
 // search. TNA twin: each member's band comes from its own register in a stage of its own, and a
 // ternary table on the bands picks the set; there are no 128-bit adders there.
 //
-// `lenient` adds the members one band below the best. Told of every other packet, it gives such a path
-// half its share instead of none: what a path is known for is some microseconds old, and if all senders
-// left it at once they would all come back at once.
+// `lenient` adds the members one band below the best. What a path is known for is some microseconds old:
+// if all senders left it for one band less, they would all come back at once. So the slots share out the
+// traffic, and bands take out of a turn only what is clearly worse.
 
 control Best(in lanes_t bad, in lanes_t codes, in lanes_t live, in bool lenient,
              out lanes_t best, out bit<8> badness) {

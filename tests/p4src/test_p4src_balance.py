@@ -182,16 +182,7 @@ def test_members_alone_are_used(bench):
 # --- dlb and glb ----------------------------------------------------------------------------------
 
 
-def shares(bench, packets=600):
-    counts = Counter(sprayed(bench, packets))
-    return {port: n / packets for port, n in sorted(counts.items())}
-
-
-def near(found, wanted, by=0.06):
-    return found.keys() == wanted.keys() and all(abs(found[p] - wanted[p]) < by for p in wanted)
-
-
-def test_dlb_takes_the_best_local_band_only(bench):
+def test_dlb_leaves_out_what_is_worse_than_the_best_by_more_than_a_band(bench):
     bench.insert(mode(DLB))
     set_bad(bench, 3, 0, 2, 5)
     set_codes(bench, 0, DOWN, DOWN, DOWN)  # not its business
@@ -204,11 +195,11 @@ def test_dlb_shares_equal_bands_equally(bench):
     assert sprayed(bench, 8) == [2, 2, 4, 4, 2, 2, 4, 4]
 
 
-def test_one_band_below_the_best_gets_half_its_share(bench):
+def test_one_band_below_the_best_is_as_good(bench):
     bench.insert(mode(DLB))
-    set_bad(bench, 1, 0, 0, 0)
-    # Half of the packets see all four, the other half the three best, where slot 1 passes to 2.
-    assert near(shares(bench), {1: 1 / 8, 2: 3 / 8, 3: 1 / 4, 4: 1 / 4})
+    set_bad(bench, 1, 0, 2, 0)
+    # Port 3's turn passes to port 4.
+    assert sprayed(bench, 8) == [1, 2, 4, 4] * 2
 
 
 def test_glb_adds_the_remote_code(bench):
