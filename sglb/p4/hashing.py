@@ -49,7 +49,7 @@ def _reflect(value: int, bits: int) -> int:
 
 
 @lru_cache(maxsize=64)
-def _byte_table(model: CrcModel) -> tuple[int, ...]:
+def crc_table(model: CrcModel) -> tuple[int, ...]:
     """What each byte value adds to the register; the register is reflected when the input is."""
     top, mask = 1 << (model.width - 1), (1 << model.width) - 1
     table = []
@@ -63,7 +63,7 @@ def _byte_table(model: CrcModel) -> tuple[int, ...]:
 
 def make_crc(model: CrcModel) -> HashFunction:
     """The function that computes `model` over bytes, one table step a byte."""
-    table, final_xor, width = _byte_table(model), model.final_xor, model.width
+    table, final_xor, width = crc_table(model), model.final_xor, model.width
     flip = model.reflect_in != model.reflect_out
 
     if model.reflect_in:

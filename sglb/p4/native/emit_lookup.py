@@ -1,0 +1,443 @@
+"""Table lookups and value sets as LLVM text, over the memory that `table_layout` describes.
+
+Each function is written for the widths and kinds of one declaration's keys; what the table holds is
+read from its head at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sglb.p4 import ir
+from sglb.p4.native import table_layout as lay
+from sglb.p4.native.table_layout import IndexLayout, KeyShape, Kind
+
+
+class _Text:
+    """A function's text under construction, with fresh names for values and blocks."""
+
+    def __init__(self, head: str) -> None:
+        self._lines = [f"{head} {{", "entry:"]
+        self._names = 0
+        self.block = "entry"
+
+    def line(self, text: str) -> None:
+        """One instruction without a result."""
+        self._lines.append(f"  {text}")
+
+    def let(self, text: str) -> str:
+        """One instruction; gives the name of its result."""
+        self._names += 1
+        name = f"%v{self._names}"
+        self._lines.append(f"  {name} = {text}")
+        return name
+
+    def label(self) -> str:
+        """A fresh name for a block."""
+        self._names += 1
+        return f"b{self._names}"
+
+    def start(self, label: str) -> None:
+        """Begins a block."""
+        self._lines.append(f"{label}:")
+        self.block = label
+
+    def jump(self, label: str) -> None:
+        """Ends a block."""
+        self.line(f"br label %{label}")
+
+    def branch(self, condition: str, then: str, other: str) -> None:
+        """Ends a block."""
+        self.line(f"br i1 {condition}, label %{then}, label %{other}")
+
+    def load(self, kind: str, base: str, offset_bytes: int = 0) -> str:
+        """A value of `base[offset_bytes]`."""
+        return self.let(f"load {kind}, ptr {self.at(base, offset_bytes)}")
+
+    def at(self, base: str, offset_bytes: int) -> str:
+        """The address so many bytes on."""
+        if not offset_bytes:
+            return base
+        return self.let(f"getelementptr inbounds i8, ptr {base}, i64 {offset_bytes}")
+
+    def end(self) -> str:
+        """The whole function."""
+        return "\n".join([*self._lines, "}", ""])
+
+
+# --- the functions --------------------------------------------------------------------------------
+
+
+def lookup_function(table: ir.Table, index: int, algorithm: str = "crc32") -> str:
+    """The lookup of table number `index`, and the functions that only it calls.
+
+    `define internal {ptr, ptr} @lookup_<index>(ptr %head, iW0 %k0, …, ptr %selector,
+    i32 %selector_bytes, i64 %now)`: gives the result's record (action and data) and the entry's (hit
+    flag, counter, meter), never null. `algorithm` is the hash of the table's action selector, whose
+    function must be in the module when the table has one.
+    """
+    layout = lay.record_layout(table)
+    shapes = layout.index.keys
+    params = "".join(f"i{key.width} %k{number}, " for number, key in enumerate(shapes))
+    text = _Text(
+        f"define internal {{ptr, ptr}} @lookup_{index}(ptr %head, {params}ptr %selector, "
+        "i32 %selector_bytes, i64 %now)"
+    )
+    default = text.load("ptr", "%head", lay.HEAD_DEFAULT * lay.WORD)
+    entry = default
+    if shapes:
+        keys = _arguments(shapes)
+        found = text.let(f"call ptr @find_{index}(ptr %head{keys})")
+        missed = text.let(f"icmp eq ptr {found}, null")
+        entry = text.let(f"select i1 {missed}, ptr {default}, ptr {found}")
+    if layout.last_hit is not None and shapes:
+        text.line(f"store i64 %now, ptr {text.at(entry, layout.last_hit)}")
+    if layout.choice is not None:
+        _resolve(text, entry, layout.choice, algorithm)
+    else:
+        _return(text, entry, entry)
+    find = _find_function(layout.index, f"find_{index}") if shapes else ""
+    return find + text.end()
+
+
+def value_set_function(decl: ir.ValueSet, index: int) -> str:
+    """Whether a value set has a member: `define internal i1 @in_set_<index>(ptr %head, iW0 %k0, …)`."""
+    layout = lay.value_set_layout(decl)
+    params = "".join(f", i{key.width} %k{number}" for number, key in enumerate(layout.keys))
+    text = _Text(f"define internal i1 @in_set_{index}(ptr %head{params})")
+    found = text.let(f"call ptr @find_in_set_{index}(ptr %head{_arguments(layout.keys)})")
+    text.line(f"ret i1 {text.let(f'icmp ne ptr {found}, null')}")
+    return _find_function(layout, f"find_in_set_{index}") + text.end()
+
+
+def count_function() -> str:
+    """`define internal void @count_entry(ptr %entry, i32 %bytes)`: for tables with a direct counter."""
+    return f"""define internal void @count_entry(ptr %entry, i32 %bytes) {{
+  %cell = getelementptr inbounds i8, ptr %entry, i64 {lay.COUNTER}
+  call void @count_cell(ptr %cell, i32 %bytes)
+  ret void
+}}
+define internal void @count_cell(ptr %cell, i32 %bytes) {{
+  %packets = load i64, ptr %cell
+  %packets.new = add i64 %packets, 1
+  store i64 %packets.new, ptr %cell
+  %size = getelementptr inbounds i8, ptr %cell, i64 {lay.WORD}
+  %sum = load i64, ptr %size
+  %more = zext i32 %bytes to i64
+  %sum.new = add i64 %sum, %more
+  store i64 %sum.new, ptr %size
+  ret void
+}}
+"""
+
+
+def _arguments(shapes: Sequence[KeyShape]) -> str:
+    return "".join(f", i{key.width} %k{number}" for number, key in enumerate(shapes))
+
+
+def _return(text: _Text, result: str, entry: str) -> None:
+    half = text.let(f"insertvalue {{ptr, ptr}} poison, ptr {result}, 0")
+    whole = text.let(f"insertvalue {{ptr, ptr}} {half}, ptr {entry}, 1")
+    text.line(f"ret {{ptr, ptr}} {whole}")
+
+
+def _resolve(text: _Text, entry: str, choice_at: int, algorithm: str) -> None:
+    """Returns the record of the member that an entry's choice gives for the selector's bytes."""
+    own, chosen, nobody, several, one, done = (text.label() for _ in range(6))
+    action = text.load("i32", entry, lay.ACTION)
+    text.branch(text.let(f"icmp sge i32 {action}, 0"), own, chosen)
+    text.start(own)
+    _return(text, entry, entry)
+    text.start(chosen)
+    choice = text.load("ptr", entry, choice_at)
+    alive = text.load("i64", choice)
+    members = text.load("ptr", choice, lay.WORD)
+    text.line(f"switch i64 {alive}, label %{several} [i64 0, label %{nobody} i64 1, label %{one}]")
+    text.start(nobody)
+    empty = text.load("ptr", "%head", lay.HEAD_EMPTY * lay.WORD)
+    count = text.let(f"add i64 {text.load('i64', empty)}, 1")
+    text.line(f"store i64 {count}, ptr {empty}")
+    _return(text, text.load("ptr", "%head", lay.HEAD_NOTHING * lay.WORD), entry)
+    text.start(several)
+    machine = text.load("ptr", "%head", lay.HEAD_MACHINE * lay.WORD)
+    hashed = text.let(
+        f"call i64 @hash_{algorithm}(ptr {machine}, ptr %selector, i32 %selector_bytes)"
+    )
+    picked = text.let(f"urem i64 {hashed}, {alive}")
+    text.jump(one)
+    text.start(one)
+    number = text.let(f"phi i64 [0, %{chosen}], [{picked}, %{several}]")
+    place = text.let(f"getelementptr inbounds ptr, ptr {members}, i64 {number}")
+    block = text.load("ptr", place)
+    text.jump(done)
+    text.start(done)
+    offset = text.load("i64", "%head", lay.HEAD_MEMBER * lay.WORD)
+    _return(text, text.let(f"getelementptr inbounds i8, ptr {block}, i64 {offset}"), entry)
+
+
+# --- indices --------------------------------------------------------------------------------------
+
+
+def _find_function(index: IndexLayout, name: str) -> str:
+    """`define internal ptr @name(ptr %head, iW0 %k0, …)`: the record of the entry, or null."""
+    params = "".join(f", i{key.width} %k{number}" for number, key in enumerate(index.keys))
+    text = _Text(f"define internal ptr @{name}(ptr %head{params})")
+    _FINDERS[index.kind](text, index)
+    return text.end()
+
+
+def _dense(text: _Text, index: IndexLayout) -> None:
+    (key,) = _packed(text, index)
+    records = text.load("ptr", "%head", lay.HEAD_INDEX * lay.WORD)
+    place = text.let(f"getelementptr inbounds ptr, ptr {records}, i64 {key}")
+    text.line(f"ret ptr {text.load('ptr', place)}")
+
+
+def _hash(text: _Text, index: IndexLayout) -> None:
+    key = _packed(text, index)
+    slots = text.load("ptr", "%head", lay.HEAD_INDEX * lay.WORD)
+    mask = text.load("i64", "%head", lay.HEAD_EXTENT * lay.WORD)
+    hit, missed = text.label(), text.label()
+    record = _probe(text, index, key, slots, mask, hit, missed)
+    text.start(missed)
+    text.line("ret ptr null")
+    text.start(hit)
+    text.line(f"ret ptr {record}")
+
+
+def _trie(text: _Text, index: IndexLayout) -> None:
+    width = index.bits
+    wide = text.let(f"zext i{width} %k0 to i64") if width < 64 else "%k0"
+    key = text.let(f"shl i64 {wide}, {64 - width}")
+    root = text.load("ptr", "%head", lay.HEAD_INDEX * lay.WORD)
+    first = text.load("i64", "%head", lay.HEAD_EXTENT * lay.WORD)
+    top = text.let(f"lshr i64 {key}, {first}")
+    start = text.load("ptr", text.let(f"getelementptr inbounds ptr, ptr {root}, i64 {top}"))
+    before = text.block
+    loop, down, done = (text.label() for _ in range(3))
+    text.jump(loop)
+    text.start(loop)
+    found = text.let(f"phi ptr [{start}, %{before}], [%next, %{down}]")
+    shift = text.let(f"phi i64 [{first}, %{before}], [%lower, %{down}]")
+    bits = text.let(f"ptrtoint ptr {found} to i64")
+    inner = text.let(f"trunc i64 {bits} to i1")
+    text.branch(inner, down, done)
+    text.start(down)
+    text.line(f"%lower = sub i64 {shift}, 8")
+    part = text.let(f"and i64 {text.let(f'lshr i64 {key}, %lower')}, 255")
+    node = text.let(f"getelementptr i8, ptr {found}, i64 -1")
+    place = text.let(f"getelementptr ptr, ptr {node}, i64 {part}")
+    text.line(f"%next = load ptr, ptr {place}")
+    text.jump(loop)
+    text.start(done)
+    text.line(f"ret ptr {found}")
+
+
+def _groups(text: _Text, index: IndexLayout) -> None:
+    """The first hit counts: the groups stand by their prefixes' lengths."""
+    key = _packed(text, index)
+    group, loop, missed = _each_group(text, index)
+    masked, slots, mask = _in_group(text, group, key)
+    hit, on = text.label(), text.label()
+    record = _probe(text, index, masked, slots, mask, hit, on)
+    text.start(hit)
+    text.line(f"ret ptr {record}")
+    text.start(on)
+    _next_group(text, index, group, loop)
+    text.start(missed)
+    text.line("ret ptr null")
+
+
+def _rules(text: _Text, index: IndexLayout) -> None:
+    """The best of all groups, by priority and then by order."""
+    key = _packed(text, index)
+    found = text.let("alloca ptr")
+    best = text.let("alloca i64")
+    best_order = text.let("alloca i64")
+    text.line(f"store ptr null, ptr {found}")
+    text.line(f"store i64 -1, ptr {best}")
+    text.line(f"store i64 0, ptr {best_order}")
+    group, loop, done = _each_group(text, index)
+    look, hit, on = (text.label() for _ in range(3))
+    group_best = text.load("i64", group)
+    sofar = text.load("i64", best)
+    text.branch(text.let(f"icmp sge i64 {group_best}, {sofar}"), look, done)
+    text.start(look)
+    masked, slots, mask = _in_group(text, group, key)
+    bucket = _probe(text, index, masked, slots, mask, hit, on)
+    text.start(hit)
+    _bucket(text, index, bucket, (found, best, best_order), on)
+    text.start(on)
+    _next_group(text, index, group, loop)
+    text.start(done)
+    text.line(f"ret ptr {text.load('ptr', found)}")
+
+
+def _bucket(
+    text: _Text, index: IndexLayout, first: str, best: tuple[str, str, str], on: str
+) -> None:
+    """Takes the first record of a bucket that is better than the best and whose ranges hold."""
+    assert index.priority is not None
+    assert index.order is not None
+    assert index.next is not None
+    before = text.block
+    loop, better, take, skip = (text.label() for _ in range(4))
+    text.jump(loop)
+    text.start(loop)
+    record = text.let(f"phi ptr [{first}, %{before}], [%following, %{skip}]")
+    priority = text.load("i64", record, index.priority)
+    order = text.load("i64", record, index.order)
+    sofar, sofar_order = text.load("i64", best[1]), text.load("i64", best[2])
+    higher = text.let(f"icmp sgt i64 {priority}, {sofar}")
+    equal = text.let(f"icmp eq i64 {priority}, {sofar}")
+    earlier = text.let(f"icmp slt i64 {order}, {sofar_order}")
+    tie = text.let(f"and i1 {equal}, {earlier}")
+    text.branch(text.let(f"or i1 {higher}, {tie}"), better, on)
+    text.start(better)
+    text.branch(_in_ranges(text, index, record), take, skip)
+    text.start(skip)
+    text.line(f"%following = load ptr, ptr {text.at(record, index.next)}")
+    text.branch(text.let("icmp eq ptr %following, null"), on, loop)
+    text.start(take)
+    for value, where in zip((record, priority, order), best, strict=True):
+        text.line(f"store {'ptr' if value is record else 'i64'} {value}, ptr {where}")
+    text.jump(on)
+
+
+def _in_ranges(text: _Text, index: IndexLayout, record: str) -> str:
+    holds = "true"
+    for number, low_at, high_at in index.ranges:
+        key = index.keys[number]
+        sign = "s" if key.signed else "u"
+        for at, relation in ((low_at, "le"), (high_at, "ge")):
+            bound = _natural(text, record, at, key.width)
+            one = text.let(f"icmp {sign}{relation} i{key.width} {bound}, %k{number}")
+            holds = text.let(f"and i1 {holds}, {one}")
+    return holds
+
+
+def _natural(text: _Text, base: str, offset: int, width: int) -> str:
+    """A value of `width` bits that lies in memory in its natural size."""
+    bits = lay.natural_bytes(width) * 8
+    value = text.load(f"i{bits}", base, offset)
+    return value if bits == width else text.let(f"trunc i{bits} {value} to i{width}")
+
+
+def _packed(text: _Text, index: IndexLayout) -> list[str]:
+    """The packet's key in words, the lowest first."""
+    total = f"i{index.words * 64}"
+    value, below = "", index.bits
+    for number, key in enumerate(index.keys):
+        below -= key.width
+        field = f"%k{number}"
+        if key.width < index.words * 64:
+            field = text.let(f"zext i{key.width} {field} to {total}")
+        if below:
+            field = text.let(f"shl {total} {field}, {below}")
+        value = text.let(f"or {total} {value}, {field}") if value else field
+    if index.words == 1:
+        return [value]
+    words = []
+    for number in range(index.words):
+        part = text.let(f"lshr {total} {value}, {64 * number}") if number else value
+        words.append(text.let(f"trunc {total} {part} to i64"))
+    return words
+
+
+def _hashed(text: _Text, words: Sequence[str]) -> str:
+    """`table_layout.key_hash` of the words."""
+    value = ""
+    for number, word in enumerate(words):
+        mixed = text.let(f"xor i64 {value}, {word}") if value else word
+        if number:
+            mixed = text.let(f"xor i64 {mixed}, {number}")
+        wide = text.let(f"zext i64 {mixed} to i128")
+        product = text.let(f"mul i128 {wide}, {lay.multiplier(number)}")
+        low = text.let(f"trunc i128 {product} to i64")
+        high = text.let(f"trunc i128 {text.let(f'lshr i128 {product}, 64')} to i64")
+        value = text.let(f"xor i64 {low}, {high}")
+    return value
+
+
+def _probe(
+    text: _Text, index: IndexLayout, key: Sequence[str], slots: str, mask: str, hit: str, miss: str
+) -> str:
+    """Looks for a key in slots: jumps to `hit`, where the record is what this gives, or to `miss`."""
+    hashed = _hashed(text, key)
+    tag = key[0] if len(key) == 1 else hashed
+    start = text.let(f"and i64 {hashed}, {mask}")
+    before = text.block
+    loop, used, step = (text.label() for _ in range(3))
+    text.jump(loop)
+    text.start(loop)
+    at = text.let(f"phi i64 [{start}, %{before}], [%at.{step}, %{step}]")
+    slot = text.let(f"getelementptr inbounds {{i64, ptr}}, ptr {slots}, i64 {at}")
+    record = text.load("ptr", slot, lay.WORD)
+    text.branch(text.let(f"icmp eq ptr {record}, null"), miss, used)
+    text.start(used)
+    same = text.let(f"icmp eq i64 {text.load('i64', slot)}, {tag}")
+    if index.key is None:
+        text.branch(same, hit, step)
+    else:
+        compare = text.label()
+        text.branch(same, compare, step)
+        text.start(compare)
+        text.branch(_equal(text, record, index.key, key), hit, step)
+    text.start(step)
+    on = text.let(f"add i64 {at}, 1")
+    text.line(f"%at.{step} = and i64 {on}, {mask}")
+    text.jump(loop)
+    return record
+
+
+def _equal(text: _Text, record: str, offset: int, key: Sequence[str]) -> str:
+    """Whether the key words in a record are these."""
+    holds = "true"
+    for number, word in enumerate(key):
+        stored = text.load("i64", record, offset + number * lay.WORD)
+        one = text.let(f"icmp eq i64 {stored}, {word}")
+        holds = text.let(f"and i1 {holds}, {one}")
+    return holds
+
+
+def _each_group(text: _Text, index: IndexLayout) -> tuple[str, str, str]:
+    """A loop over the groups: (this group, the loop's label, the label after them all)."""
+    groups = text.load("ptr", "%head", lay.HEAD_INDEX * lay.WORD)
+    count = text.load("i64", "%head", lay.HEAD_EXTENT * lay.WORD)
+    length = text.let(f"mul i64 {count}, {index.group_words}")
+    end = text.let(f"getelementptr inbounds i64, ptr {groups}, i64 {length}")
+    before = text.block
+    loop, body, done = (text.label() for _ in range(3))
+    text.jump(loop)
+    text.start(loop)
+    group = text.let(f"phi ptr [{groups}, %{before}], [%group.next, %group.on]")
+    text.branch(text.let(f"icmp eq ptr {group}, {end}"), done, body)
+    text.start(body)
+    return group, loop, done
+
+
+def _next_group(text: _Text, index: IndexLayout, group: str, loop: str) -> None:
+    text.jump("group.on")
+    text.start("group.on")
+    text.line(f"%group.next = getelementptr inbounds i64, ptr {group}, i64 {index.group_words}")
+    text.jump(loop)
+
+
+def _in_group(text: _Text, group: str, key: Sequence[str]) -> tuple[list[str], str, str]:
+    """The key under the group's masks, its slots and their mask."""
+    slots = text.load("ptr", group, lay.WORD)
+    mask = text.load("i64", group, 2 * lay.WORD)
+    masked = []
+    for number, word in enumerate(key):
+        bits = text.load("i64", group, (3 + number) * lay.WORD)
+        masked.append(text.let(f"and i64 {word}, {bits}"))
+    return masked, slots, mask
+
+
+_FINDERS = {
+    Kind.DENSE: _dense,
+    Kind.HASH: _hash,
+    Kind.TRIE: _trie,
+    Kind.GROUPS: _groups,
+    Kind.RULES: _rules,
+}
