@@ -6,32 +6,22 @@ plain addresses. The block begins with a header of `HEADER_WORDS` words: counts,
 at which each section begins (`*_AT`). Sections hold records of a fixed number of words; the
 constants below are offsets into a record. A switch alone (a live one) is a fabric of one node.
 
-    h = world.w; port = h[PORTS_AT] + p * PORT_WORDS; rate = h[port + P_RATE]
+    w = world.w; port = w[PORTS_AT] + p * PORT_WORDS; rate = w[port + P_RATE]
 
 Numbers. Nodes count from 0, switches first, then hosts. Ports count through the whole fabric: the
 ports of a node stand together, from N_FIRST_PORT on. Queues and priority groups: `port * CLASSES +
 class`. Times are int64 picoseconds. Lists of packet rows are linked through R_NEXT; -1 ends them.
-Everything is zero unless stated; `sglb.switch.core.build` lays it out.
+Everything is zero unless stated; `sglb.switch.core.memory` lays it out.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
+from typing import Final
 
 from sglb.p4.native import abi
+from sglb.switch.core.world import World as World
 
 CLASSES: Final = 8  #: queues a port, and priority groups
-
-
-class World(NamedTuple):
-    """Three views of the one block."""
-
-    w: npt.NDArray[np.int64]
-    h: npt.NDArray[np.int32]
-    b: npt.NDArray[np.uint8]
 
 
 # --- header ---
@@ -76,13 +66,13 @@ DEAD_AT: Final = 53  #: per port: DEAD_WORDS words, bit d: cannot reach switch d
 CPU_AT: Final = 54  #: frames for the control plane: row numbers in order
 CONFIG_AT: Final = 55  #: CFG_* words
 ROW_WORDS: Final = 64  #: int64 words of a packet row (its stride / 8)
-ROW_FREE: Final = 65  #: first free row, -1 when none
+ROW_FREE: Final = 65  #: first row that was given back, -1 when none
 ROWS_USED: Final = 66
 ROWS_PEAK: Final = 67
 ROW_DATA: Final = 68  #: byte offset of the stored bytes in a row
 ROW_ROOM: Final = 69  #: bytes that can be stored in a row
 BLOB_BYTES: Final = 70  #: size of a blob: stored bytes of a frame too long for its row
-BLOB_FREE: Final = 71
+BLOB_FREE: Final = 71  #: word offset of the first blob that was given back, -1 when none
 SCRATCH: Final = 72  #: byte offset in the block of room for a deparsed packet
 LOG_USED: Final = 73
 LOG_CAPACITY: Final = 74
@@ -97,6 +87,14 @@ FLOWS_OPEN: Final = 82
 MCAST_GROUPS: Final = 83
 CLONE_SESSIONS: Final = 84
 SEED: Final = 85
+ROW_FRESH: Final = 86  #: word offset of the first row that was never used; rows end at ROW_END
+ROW_END: Final = 87
+BLOB_FRESH: Final = 88
+BLOB_END: Final = 89
+FAMILY_FRESH: Final = 90
+FAMILY_END: Final = 91
+OTHER_SCRATCH: Final = 92  #: byte offset in the block of more such room
+FAILED_STATUS: Final = 93
 
 HALT_ROWS: Final = 1  #: no free row
 HALT_HEAP: Final = 2  #: a heap is full
@@ -104,7 +102,9 @@ HALT_PROGRAM: Final = 4  #: a program ended with a status that the switch cannot
 HALT_LOG: Final = 8  #: the log is nearly full: Python drains it and calls again
 HALT_CPU: Final = 16  #: frames wait for the control plane
 HALT_DONE: Final = 32  #: every flow is complete
-HALT_BLOBS: Final = 64
+HALT_BLOBS: Final = 64  #: no free blob, or a frame that is too long even for one
+HALT_DIGEST: Final = 128  #: digests wait for the control plane
+HALT_FAMILIES: Final = 256
 
 # --- packet rows: the caller's room of `abi`, int64 words and (H) int32 halves, from the row's start ---
 R_NEXT: Final = abi.OWN_WORD  #: next row of the list that this one is in, -1 for none
@@ -113,102 +113,125 @@ R_TIME: Final = (
     abi.OWN_WORD + 2
 )  #: when the list's owner is to act on it, ps (arrival on a wire ...)
 R_START: Final = abi.OWN_WORD + 3  #: when its first bit left, ps
+R_LIMIT: Final = R_START  #: before that: bytes that a clone session cuts it to (with RF_LIMIT)
 _H: Final = 2 * (abi.OWN_WORD + 4)
 RH_BYTES: Final = _H  #: frame length as queued
 RH_CELLS: Final = _H + 1
 RH_IN_PORT: Final = _H + 2  #: global port it came in by (-1: control plane, event port)
 RH_OUT_PORT: Final = _H + 3  #: global port it is queued for or on the wire from
 RH_QUEUE: Final = _H + 4
-RH_CUTS: Final = _H + 5  #: the port's P_CUTS when its last bit was to leave
-RH_FAMILY: Final = _H + 6  #: record in FAMILIES
-RH_FLAGS: Final = _H + 7  #: RF_* bits, passes in the upper 16
+RH_PASSES: Final = _H + 5  #: times that it has been through ingress
+RH_FAMILY: Final = _H + 6  #: number of its record in FAMILIES + 1, 0 for none yet
+RH_FLAGS: Final = _H + 7  #: RF_* bits
 
 RF_CLONE: Final = 1
 RF_BLOB: Final = 2  #: DATA points to a blob
 RF_EGRESS: Final = 4  #: the buffer counts it with its egress queue
 RF_GROUP: Final = 8  #: the buffer counts it with its ingress priority group
-RF_LIMIT: Final = 16  #: a clone session truncates it to abi.TRUNCATE
+RF_LIMIT: Final = 16  #: a clone session cuts it to R_LIMIT bytes
+# What became of it on the wire, as far as is known before it arrives (see `wires`).
+RF_CUT: Final = 32  #: the link was cut before its last bit had left
+RF_DOWN: Final = 64  #: there was no carrier when it began, and there is none yet
+RF_HOLE: Final = 128  #: the direction swallows it
+RF_UNLUCKY: Final = 256  #: random loss
+RF_BITS: Final = 512  #: bit errors
+RF_LOST: Final = RF_CUT | RF_DOWN | RF_HOLE | RF_UNLUCKY | RF_BITS
+RF_DEAD: Final = 1024  #: host traffic sent to a next hop that cannot reach its destination
+RF_TOLD: Final = 2048  #: the log and the counters know that it was sent
 
-# --- nodes ---
+# --- families: what came of one received packet ---
+FAMILY_WORDS: Final = 2
+FA_ROWS: Final = 0  #: rows that belong to it; the next free family when none do
+FA_COUNT: Final = 1  #: further passes and egress clones so far
+
+# --- nodes: the words that every packet needs stand together ---
 NODE_WORDS: Final = 64
 N_KIND: Final = 0  #: 0 switch, 1 host
 N_FIRST_PORT: Final = 1
-N_PORTS: Final = 2
-N_HEAP: Final = 3
-N_PROGRAM: Final = 4  #: record in PROGRAMS
-N_MACHINE: Final = 5  #: address of the machine array
-N_CPU_PORT: Final = 6  #: global port number of the CPU port
-N_INGRESS_PS: Final = 7
-N_EGRESS_PS: Final = 8
-N_AGAIN_PS: Final = 9  #: recirculation latency
-N_MAX_PASSES: Final = 10
-N_MAX_COPIES: Final = 11
-N_DEPTH_UNIT: Final = 12  #: 0 packets, 1 bytes, 2 cells
-N_CELL_BYTES: Final = 13
-N_DROP_PORT: Final = 14
-N_EVENT_PORT: Final = 15
-N_OVERHEAD: Final = 16  #: bytes a frame takes on the wire beside its own
-N_ALIVE: Final = 17  #: the switch runs (0: its packets are lost)
-N_PIPE_HEAD: Final = 18  #: packets between ingress and their queue (constant delay: a list)
-N_PIPE_TAIL: Final = 19
-N_RESUBMIT_HEAD: Final = 20
-N_RESUBMIT_TAIL: Final = 21
-N_RECIRC_HEAD: Final = 22
-N_RECIRC_TAIL: Final = 23
-N_INJECT_HEAD: Final = 24  #: frames from the control plane and port events, by time
-N_INJECT_TAIL: Final = 25
-N_PORT_OF: Final = 26  #: word offset of a table of 512: P4 port number -> global port, -1
-N_HOST: Final = 27  #: record in HOSTS
-N_ID: Final = 28  #: id in the Topology
+N_HEAP: Final = 2
+N_PROGRAM: Final = 3  #: record in PROGRAMS, -1 for none
+N_MACHINE: Final = 4  #: address of the machine array
+N_ALIVE: Final = 5  #: the switch runs (0: its packets are lost)
+N_INGRESS_PS: Final = 6
+N_EGRESS_PS: Final = 7
+N_PIPE_HEAD: Final = 8  #: packets between ingress and their queue (constant delay: a list)
+N_PIPE_TAIL: Final = 9
+N_PORT_OF: Final = 10  #: int32 offset of a table of 512: P4 port number -> global port, -1
+N_DROP_PORT: Final = 11
+N_EVENT_PORT: Final = 12
+N_DEPTH_UNIT: Final = 13  #: 0 packets, 1 bytes, 2 cells
+N_OVERHEAD: Final = 14  #: bytes a frame takes on the wire beside its own
+N_QUEUES: Final = 15  #: queues a port
+N_PORTS: Final = 16
+N_CPU_PORT: Final = 17  #: global port number of the CPU port, -1 for none
+N_AGAIN_PS: Final = 18  #: recirculation latency
+N_MAX_PASSES: Final = 19
+N_MAX_COPIES: Final = 20
+N_CELL_BYTES: Final = 21
+N_RESUBMIT_HEAD: Final = 22
+N_RESUBMIT_TAIL: Final = 23
+N_RECIRC_HEAD: Final = 24
+N_RECIRC_TAIL: Final = 25
+N_INJECT_HEAD: Final = 26  #: frames from the control plane and port events, by time
+N_INJECT_TAIL: Final = 27
+N_HOST: Final = 28  #: record in HOSTS
+N_ID: Final = 29  #: id in the Topology
+N_ETHERTYPE: Final = 30  #: of generated packets
 N_SHARED_USED: Final = 32  #: traffic manager: bytes of the shared pool in use
 N_SHARED_BYTES: Final = 33
 N_SHARED_PEAK: Final = 34
 N_HEADROOM_USED: Final = 35
 N_TM_CONFIG: Final = 36  #: record of class settings in CONFIG
+N_RNG: Final = 37  #: SplitMix64 state of the node's own choices (never the program's)
 N_HEADROOM_PEAK: Final = 38
 N_CLASSES: Final = 39  #: 8 bits each, bit c of: strict, lossless, the port has such a queue, watched
-N_RNG: Final = 37  #: SplitMix64 state of the node's own choices (never the program's)
+N_MCAST: Final = 40  #: word offset of its multicast groups, by id
+N_CLONES: Final = 41  #: word offset of its clone sessions: CLONE_SESSIONS slots, hashed by id
+N_TIMERS: Final = 42  #: word offset of its packet generator's applications
+N_DROPS: Final = 43  #: word offset of its drops without port
 
-# --- ports ---
-PORT_WORDS: Final = 40
+# --- ports: eight words are a cache line; the first two are what sending takes ---
+PORT_WORDS: Final = 48
 P_NODE: Final = 0
 P_NUMBER: Final = 1  #: P4 port number
-P_PEER: Final = 2  #: global port at the other end, -1 for none
-P_RATE: Final = 3  #: bit/s, 0 sends in no time
-P_DELAY: Final = 4  #: ps to the peer
-P_UP: Final = 5  #: the truth on the wire
-P_LIVE: Final = 6  #: what the node knows
-P_CUTS: Final = 7
-P_FREE: Final = 8  #: when the wire is free again, ps
-P_WAKING: Final = 9  #: a FREE event is in the heap
-P_QUEUED: Final = 10  #: packets in all queues
+P_RATE: Final = 2  #: bit/s, 0 sends in no time
+P_DELAY: Final = 3  #: ps to the peer
+P_FREE: Final = 4  #: when the wire is free again, ps
+P_WAKING: Final = 5  #: a FREE event is in the heap
+P_QUEUED: Final = 6  #: packets in all queues
+P_READY: Final = 7  #: bit c: packets of class c wait
+P_PAUSED: Final = 8  #: bit c: the peer has paused class c
+P_IGNORE: Final = 9  #: bit c: the watchdog sends class c although the peer has paused it
+P_ROUND: Final = 10  #: DWRR: class being served
 P_WIRE_HEAD: Final = 11  #: frames on the way to the peer (or being sent), in order of arrival
 P_WIRE_TAIL: Final = 12
-P_PAUSE_HEAD: Final = 13  #: MAC control frames on the way, in order of arrival
-P_PAUSE_TAIL: Final = 14
-P_PAUSED: Final = 15  #: bit c: the peer has paused class c
-P_SENT_XOFF: Final = 16  #: bit c: this port has paused the peer's class c
-P_BLACKHOLE: Final = 17  #: frames sent here vanish (one direction)
-P_LOSS: Final = (
-    18  #: random loss of frames sent here: probability * 2**32, SyncMesh frames excluded
-)
-P_LOSS_SYNC: Final = 19  #: the same for SyncMesh frames
-P_BER: Final = 20  #: bit error rate * 2**62
-P_RNG: Final = 21  #: SplitMix64 state of the wire
-P_RX_PACKETS: Final = 22
-P_RX_BYTES: Final = 23
-P_TX_PACKETS: Final = 24
-P_TX_BYTES: Final = 25
-P_ROUND: Final = 26  #: DWRR: class being served
-P_CUT_AT: Final = 27  #: time of the last cut, ps
-P_PAUSE_RX: Final = 28  #: pause frames received and sent
-P_PAUSE_TX: Final = 29
-P_PAUSED_PS: Final = 30  #: time during which any class was paused, ps
-P_PAUSED_SINCE: Final = 31
-P_CREDIT: Final = 32  #: 1 while a frame's pass through egress takes the wire
-P_READY: Final = 33  #: bit c: packets of class c wait
-P_IGNORE: Final = 34  #: bit c: the watchdog sends class c although the peer has paused it
-P_RESPONSE: Final = 35  #: from a pause frame's last bit to its effect on what is picked, ps
+P_TROUBLE: Final = 13  #: anything about the wire that can lose a frame (see `wires.wire_changed`)
+P_ARRIVE: Final = 14  #: E_ORDER of the event when a frame sent here arrives (EV_WIRE, EV_OUT)
+P_ARRIVE_HEAP: Final = 15  #: number of the heap that it is for
+P_TX_PACKETS: Final = 16  #: begun; `wires.sent_counters` tells what has left
+P_TX_BYTES: Final = 17
+P_RX_PACKETS: Final = 18
+P_RX_BYTES: Final = 19
+P_UP: Final = 20  #: the truth on the wire
+P_LIVE: Final = 21  #: what the node knows
+P_PEER: Final = 22  #: global port at the other end, -1 for none
+P_CREDIT: Final = 23  #: 1 while a frame's pass through egress takes the wire
+P_SENT_XOFF: Final = 24  #: bit c: this port has paused the peer's class c
+P_PAUSE_HEAD: Final = 25  #: MAC control frames on the way, in order of arrival
+P_PAUSE_TAIL: Final = 26
+P_PAUSE_RX: Final = 27  #: pause frames received and sent
+P_PAUSE_TX: Final = 28
+P_PAUSED_PS: Final = 29  #: time during which any class was paused, ps
+P_PAUSED_SINCE: Final = 30
+P_RESPONSE: Final = 31  #: from a pause frame's last bit to its effect on what is picked, ps
+P_CUTS: Final = 32  #: times that the link was cut
+P_BLACKHOLE: Final = 33  #: frames sent here vanish (one direction)
+P_LOSS: Final = 34  #: random loss of frames sent here: chance * 2**32, SyncMesh frames excluded
+P_LOSS_SYNC: Final = 35  #: the same for SyncMesh frames
+P_BER: Final = 36  #: bit error rate * 2**62
+P_RNG: Final = 37  #: SplitMix64 state of the wire
+P_CUT_AT: Final = 38  #: time of the last cut, ps
+P_DROPS: Final = 39  #: word offset of its drop counters
 
 # --- queues: port * CLASSES + class ---
 QUEUE_WORDS: Final = 24
@@ -271,7 +294,7 @@ F_FRAME_BYTES: Final = 5
 
 # --- heaps and events ---
 HEAP_WORDS: Final = 4
-HEAP_FIRST: Final = 0  #: first event record (in records, from EVENTS_AT)
+HEAP_FIRST: Final = 0  #: word offset of its first event record
 HEAP_ROOM: Final = 1
 HEAP_SIZE: Final = 2
 EVENT_WORDS: Final = 4
@@ -296,30 +319,57 @@ EV_QP: Final = 10  #: [queue pair of the host] retransmission timer
 EV_RATE: Final = 11  #: [queue pair of the host] the NIC's rate limiter lets it send again
 EV_DCQCN: Final = 12  #: [queue pair of the host * 2 + timer] alpha and increase timers
 EV_ACK: Final = 13  #: [queue pair of the host] a coalesced acknowledge is due
+EV_OUT: Final = 14  #: [local port] a frame has left a port without a peer: for Python
 
 # --- replication ---
-MCAST_WORDS: Final = 2  #: first copy (in COPIES records), count (-1: no such group)
-CLONE_WORDS: Final = 4  #: first copy, count (-1: no such session), class of service, packet length
+MCAST_WORDS: Final = 2
+M_FIRST: Final = 0  #: first copy (in COPIES records)
+M_COUNT: Final = 1  #: 0 for no such group too
+CLONE_WORDS: Final = 5
+S_ID: Final = 0  #: id + 1, 0 for a free slot
+S_FIRST: Final = 1
+S_COUNT: Final = 2
+S_CLASS: Final = 3  #: queue of the copies
+S_LENGTH: Final = 4  #: bytes that they are cut to, 0 for none
 COPY_WORDS: Final = 2  #: P4 port number, rid
 
 # --- packet generator ---
 TIMER_WORDS: Final = 16
 T_RUNS: Final = 0
 T_PERIOD: Final = 1
-T_BATCH: Final = 2
-T_PACKET: Final = 3
+T_BATCH: Final = 2  #: batch id of the next batch
+T_PACKET: Final = 3  #: packet id of the next packet
 T_BATCH_PACKETS: Final = 4
 T_GAP: Final = 5
 T_BATCHES: Final = 6  #: -1 never ends
 T_NEXT_BATCH: Final = 7  #: when the next batch begins, ps
 T_PAYLOAD: Final = 8  #: byte offset in the block
 T_PAYLOAD_BYTES: Final = 9
-T_GENERATION: Final = 10  #: stale events carry an older one in E_ARG
+T_BATCH_GOING: Final = 10  #: batch id of the batch being sent
+TIMERS: Final = 8  #: a switch
 
 # --- why a packet was lost: order of `sglb.switch.ports.DropReason`, then what only a fabric has ---
 DROP_REASONS: Final = 24
+DROP_INGRESS: Final = 1
+DROP_EGRESS: Final = 2
+DROP_ASSERTION: Final = 3
+DROP_NO_PROGRAM: Final = 4
+DROP_RELOADED: Final = 5
+DROP_NO_PORT: Final = 6
+DROP_NO_QUEUE: Final = 7
+DROP_NO_GROUP: Final = 8
+DROP_QUEUE_FULL: Final = 9
+DROP_PORT_DOWN: Final = 10
+DROP_CUT: Final = 11
+DROP_RX_PORT_DOWN: Final = 12
+DROP_LOOP: Final = 13
+DROP_CARRIER: Final = 14  #: on the wire: no carrier as it arrived
+DROP_BLACKHOLE: Final = 15  #: on the wire: the direction swallows frames
+DROP_RANDOM: Final = 16  #: on the wire: random loss
+DROP_BITS: Final = 17  #: on the wire: bit errors
 
 # --- log records: what an observer would see; Python turns them into `sglb.fabric.events` ---
+# A record may be stamped up to a link's delay before the records that stand in front of it.
 LOG_WORDS: Final = 6
 L_TIME: Final = 0
 L_KIND: Final = 1
@@ -330,8 +380,18 @@ L_B: Final = 5
 LOG_LOST: Final = 1  #: A: reason; B: traffic << 32 | destination switch
 LOG_NOTE_SENT: Final = 2  #: A: origin; B: down
 LOG_NOTE_RECEIVED: Final = 3
+TRAFFIC_DATA: Final = 0  #: kinds of traffic, in the order of `sglb.fabric.events.Traffic`
+TRAFFIC_ACK: Final = 1
+TRAFFIC_CONTROL: Final = 2
 LOG_DEAD_PATH: Final = 4  #: A: destination switch
 LOG_FLOW_STARTED: Final = 5  #: A: flow
 LOG_FLOW_COMPLETED: Final = 6
 LOG_PAUSE: Final = 7  #: A: class; B: 1 XOFF sent, 0 XON sent
 LOG_WATCHDOG: Final = 8  #: A: class; B: 1 storm begins, 0 ends
+
+# --- frames for Python: control plane, and ports without a peer ---
+CPU_WORDS: Final = 4
+U_TIME: Final = 0  #: when its last bit has left, ps
+U_NODE: Final = 1
+U_PORT: Final = 2  #: global port
+U_ROW: Final = 3
