@@ -11,24 +11,35 @@ from finsy.proto import p4r
 from google.protobuf import text_format
 
 from sglb.cli.errors import UserError
+from sglb.fabric import cut_off
 from sglb.fabric import scenario as scenarios
 from sglb.fabric.scenario import Scenario
-from sglb.fabric.yaml_source import SourceError, read_file
+from sglb.fabric.yaml_source import Source, SourceError, read_file
 from sglb.p4.compiler import CompiledProgram, compile  # noqa: A004 - the documented name
 from sglb.p4.ir import InstanceKind
 
 
 def scenario(path: Path, seed: int | None = None) -> Scenario:
-    """A checked scenario, with another seed if one is given. Raises `SourceError`, `UserError`."""
+    """A checked scenario, with another seed if one is given, that can complete.
+
+    Raises `SourceError`, `UserError` for the seed.
+    """
     source = read_file(path)
-    if seed is None:
-        return scenarios.check(source)
-    source.data["seed"] = seed
+    if seed is not None:
+        source.data["seed"] = seed
+    checked = _checked(source, seed)
+    found = cut_off.find(checked)
+    if found is not None:
+        raise SourceError([source.problem(found.path, found.message)])
+    return checked
+
+
+def _checked(source: Source, seed: int | None) -> Scenario:
     try:
         return scenarios.check(source)
     except SourceError as error:
         for problem in error.problems:
-            if problem.path == ("seed",):
+            if seed is not None and problem.path == ("seed",):
                 raise UserError(f"--seed {seed}: {problem.message}") from None
         raise
 

@@ -47,7 +47,11 @@ _NEVER_PS = 10 * 86_400 * PS_PER_S
 
 
 class BoundError(ValueError):
-    """A workload that can never complete, because some flow is cut off for good."""
+    """A workload that can never complete, because `flow` is cut off for good."""
+
+    def __init__(self, message: str, flow: Flow) -> None:
+        super().__init__(message)
+        self.flow = flow
 
 
 class BoundViolation(AssertionError):  # noqa: N818 - it is not a user's error but a bug of ours
@@ -116,6 +120,21 @@ def ideal_fct_ps(
     return _Bounds(topology, (), workload, transport, pipeline_latency_ps).alone()
 
 
+def earliest_ends_ps(
+    topology: Topology,
+    faults: Iterable[Fault],
+    workload: Workload,
+    transport: TransportConfig,
+    pipeline_latency_ps: int,
+) -> list[int]:
+    """Per flow: no run can have it complete before this time (absolute).
+
+    Limited by its hosts' NICs, the base latency and the flows that it waits for, each alone on the
+    faulty fabric. Raises `BoundError` for a flow that can never complete.
+    """
+    return _Bounds(topology, faults, workload, transport, pipeline_latency_ps).earliest()[1]
+
+
 def wire_bits(flow: Flow, transport: TransportConfig) -> int:
     """Bits that a flow's packets take on each link, sent once."""
     mtu, version = transport.mtu_bytes, transport.ip_version
@@ -180,14 +199,19 @@ class _Bounds:
 
     # Chains
 
-    def _chain(self) -> tuple[list[int], Bound]:
-        """Earliest start of each flow, and the latest of their earliest ends."""
+    def earliest(self) -> tuple[list[int], list[int]]:
+        """Earliest start and end of each flow."""
         starts: list[int] = []
         ends: list[int] = []
         for flow, bits in zip(self._flows, self._bits, strict=True):
             start = max([flow.start_ps, *(ends[a] for a in flow.after)])
             starts.append(start)
             ends.append(max(self._alone(flow, bits, start, out) for out in (True, False)))
+        return starts, ends
+
+    def _chain(self) -> tuple[list[int], Bound]:
+        """Earliest start of each flow, and the latest of their earliest ends."""
+        starts, ends = self.earliest()
         last = max(range(len(ends)), key=lambda n: ends[n])
         steps, at = 1, last
         while self._flows[at].after:
@@ -211,7 +235,8 @@ class _Bounds:
         names = [self._topology.by_id(n).name for n in (flows[0].src, flows[0].dst)]
         return BoundError(
             f"the workload can never complete: the flow from {names[0]} to {names[1]} is cut off "
-            "for good by the faults"
+            "for good by the faults",
+            flows[0],
         )
 
     def _slack(self, edge: Edge, until_ps: int) -> int:

@@ -207,6 +207,17 @@ def test_a_host_that_cannot_be_reached_gets_one_line(sglb: Sglb, tmp_path: Path)
     )
 
 
+def test_a_fault_that_cuts_a_host_off_for_good_is_named_by_line(sglb: Sglb, tmp_path: Path) -> None:
+    file = tmp_path / "cut.yaml"
+    file.write_text(CUT.replace("leaf1-spine0", "leaf1-h1"))
+    for command in ("check", "run"):
+        one_line(
+            sglb(command, file),
+            rf"{file}:9: faults\[0\]\.down: cuts h1 off from h0 for good, so the workload can never "
+            "complete; bring it up again later",
+        )
+
+
 def test_mistakes_in_options_get_one_line(sglb: Sglb, small: Path, tmp_path: Path) -> None:
     for seed in (-1, 1 << 63):
         one_line(sglb("run", small, "--seed", seed), rf"error: --seed {seed}: should be .*{seed}")
