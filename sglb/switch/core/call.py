@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 _I64 = ir.IntType(64)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def call2(_typing: Any, _address: Any, _first: Any, _second: Any) -> Any:
     """call2(address, a, b): calls `void f(int64, int64)`."""
 
@@ -23,7 +23,7 @@ def call2(_typing: Any, _address: Any, _first: Any, _second: Any) -> Any:
     return types.none(types.int64, types.int64, types.int64), code
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def call4(_typing: Any, _address: Any, _a: Any, _b: Any, _c: Any, _d: Any) -> Any:
     """call4(address, a, b, c, d): calls `void f(int64, int64, int64, int64)`."""
 
@@ -35,7 +35,7 @@ def call4(_typing: Any, _address: Any, _a: Any, _b: Any, _c: Any, _d: Any) -> An
     return types.none(types.int64, types.int64, types.int64, types.int64, types.int64), code
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def move_bytes(_typing: Any, _to: Any, _origin: Any, _count: Any) -> Any:
     """move_bytes(to, origin, count): memmove between two addresses."""
 
@@ -48,7 +48,7 @@ def move_bytes(_typing: Any, _to: Any, _origin: Any, _count: Any) -> Any:
     return types.none(types.int64, types.int64, types.int64), code
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def zero_bytes(_typing: Any, _to: Any, _count: Any) -> Any:
     """zero_bytes(to, count): clears memory at an address."""
 

@@ -32,7 +32,7 @@ def _stamp(folder: Path) -> str:
     return digest.hexdigest()
 
 
-class _Cache(FunctionCache):  # type: ignore[misc]
+class _Cache(FunctionCache):
     def __init__(self, function: Callable[..., object]) -> None:
         super().__init__(function)
         self._cache_file = IndexDataCacheFile(
@@ -48,7 +48,7 @@ def compiled(function: Callable[P, T]) -> Callable[P, T]:
     Divisions by zero give anything, and no exception ever leaves it.
     """
     dispatcher = njit(error_model="numpy", nogil=True)(function)
-    dispatcher._cache = _Cache(function)  # noqa: SLF001
+    dispatcher._cache = _Cache(function)
     return cast(Callable[P, T], dispatcher)
 
 

@@ -184,7 +184,9 @@ N_HEADROOM_USED: Final = 35
 N_TM_CONFIG: Final = 36  #: record of class settings in CONFIG
 N_RNG: Final = 37  #: SplitMix64 state of the node's own choices (never the program's)
 N_HEADROOM_PEAK: Final = 38
-N_CLASSES: Final = 39  #: 8 bits each, bit c of: strict, lossless, the port has such a queue, watched
+N_CLASSES: Final = (
+    39  #: 8 bits each, bit c of: strict, lossless, the port has such a queue, watched
+)
 N_MCAST: Final = 40  #: word offset of its multicast groups, by id
 N_CLONES: Final = 41  #: word offset of its clone sessions: CLONE_SESSIONS slots, hashed by id
 N_TIMERS: Final = 42  #: word offset of its packet generator's applications
@@ -363,10 +365,10 @@ DROP_PORT_DOWN: Final = 10
 DROP_CUT: Final = 11
 DROP_RX_PORT_DOWN: Final = 12
 DROP_LOOP: Final = 13
-DROP_CARRIER: Final = 14  #: on the wire: no carrier as it arrived
-DROP_BLACKHOLE: Final = 15  #: on the wire: the direction swallows frames
-DROP_RANDOM: Final = 16  #: on the wire: random loss
-DROP_BITS: Final = 17  #: on the wire: bit errors
+DROP_CARRIER: Final = 20  #: on the wire: no carrier as it arrived
+DROP_BLACKHOLE: Final = 21  #: on the wire: the direction swallows frames
+DROP_RANDOM: Final = 22  #: on the wire: random loss
+DROP_BITS: Final = 23  #: on the wire: bit errors
 
 # --- log records: what an observer would see; Python turns them into `sglb.fabric.events` ---
 # A record may be stamped up to a link's delay before the records that stand in front of it.

@@ -41,17 +41,17 @@ class World(NamedTuple):
     address: int
 
 
-class WorldType(types.Type):  # type: ignore[misc]
+class WorldType(types.Type):
     """Numba's type of a `World`."""
 
     def __init__(self) -> None:
         super().__init__(name="World")
 
 
-class ViewType(types.Type):  # type: ignore[misc]
+class ViewType(types.Type):
     """Numba's type of a view; `element` is what lies in memory."""
 
-    def __init__(self, element: types.Integer) -> None:
+    def __init__(self, element: Any) -> None:
         self.element = element
         super().__init__(name=f"View({element})")
 
@@ -66,7 +66,7 @@ _VIEWS: Final = {
 
 @register_model(WorldType)
 @register_model(ViewType)
-class _AddressModel(models.PrimitiveModel):  # type: ignore[misc]
+class _AddressModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, ir.IntType(64))
 
@@ -85,7 +85,7 @@ def _unbox(_kind: WorldType, value: Any, c: Any) -> Any:
 
 
 @infer_getattr
-class _WorldAttributes(AttributeTemplate):  # type: ignore[misc]
+class _WorldAttributes(AttributeTemplate):
     key = WorldType
 
     def generic_resolve(self, _world: WorldType, name: str) -> ViewType | None:
@@ -101,7 +101,7 @@ for _name in _VIEWS:
 
 
 @infer_global(operator.getitem)
-class _Load(AbstractTemplate):  # type: ignore[misc]
+class _Load(AbstractTemplate):
     def generic(self, args: tuple[Any, ...], _kws: object) -> Any:
         if len(args) == 2 and isinstance(args[0], ViewType) and isinstance(args[1], types.Integer):
             return signature(types.int64, args[0], types.int64)
@@ -109,7 +109,7 @@ class _Load(AbstractTemplate):  # type: ignore[misc]
 
 
 @infer_global(operator.setitem)
-class _Store(AbstractTemplate):  # type: ignore[misc]
+class _Store(AbstractTemplate):
     def generic(self, args: tuple[Any, ...], _kws: object) -> Any:
         if len(args) == 3 and isinstance(args[0], ViewType) and isinstance(args[1], types.Integer):
             return signature(types.none, args[0], types.int64, types.int64)
