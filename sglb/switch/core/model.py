@@ -184,9 +184,7 @@ N_HEADROOM_USED: Final = 35
 N_TM_CONFIG: Final = 36  #: record of class settings in CONFIG
 N_RNG: Final = 37  #: SplitMix64 state of the node's own choices (never the program's)
 N_HEADROOM_PEAK: Final = 38
-N_CLASSES: Final = (
-    39  #: 8 bits each, bit c of: strict, lossless, the port has such a queue, watched
-)
+N_CLASSES: Final = 39  #: 8 bits each, bit c of: strict, lossless, watched classes
 N_MCAST: Final = 40  #: word offset of its multicast groups, by id
 N_CLONES: Final = 41  #: word offset of its clone sessions: CLONE_SESSIONS slots, hashed by id
 N_TIMERS: Final = 42  #: word offset of its packet generator's applications
@@ -203,7 +201,7 @@ P_WAKING: Final = 5  #: a FREE event is in the heap
 P_QUEUED: Final = 6  #: packets in all queues
 P_READY: Final = 7  #: bit c: packets of class c wait
 P_PAUSED: Final = 8  #: bit c: the peer has paused class c
-P_IGNORE: Final = 9  #: bit c: the watchdog sends class c although the peer has paused it
+P_IGNORE: Final = 9  #: storms: bit c: class c is sent although paused; bit 8 + c: it is dropped
 P_ROUND: Final = 10  #: DWRR: class being served
 P_WIRE_HEAD: Final = 11  #: frames on the way to the peer (or being sent), in order of arrival
 P_WIRE_TAIL: Final = 12
