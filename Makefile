@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test lint types borders unit clean
+.PHONY: setup demo figures test lint types borders unit clean
 
 setup: $(VENV)/.ready
 
@@ -16,6 +16,10 @@ $(VENV)/.ready: requirements.txt pyproject.toml
 
 demo: setup
 	$(BIN)/sglb run examples/leafspine-failover.yaml
+
+# Runs the demo again and rewrites its stored result and the table in the README.
+figures: setup
+	$(BIN)/python bench/figures.py
 
 test: lint types borders unit
 

@@ -16,7 +16,7 @@ from sglb.cli.entry import Interrupted, raise_on_sigint
 from sglb.cli.errors import INCOMPLETE, UserError, tell
 from sglb.cli.progress import RunProgress
 from sglb.cli.serving import check_address, parse_ports, serve_switch
-from sglb.cli.table import show
+from sglb.cli.table import FILE_WIDTH, show
 from sglb.fabric.packet_trace import TraceRequest
 from sglb.fabric.report import RunReport
 from sglb.fabric.run import RunInterrupted, run, versions
@@ -48,8 +48,6 @@ app = typer.Typer(
         "switches of its own.\n\n--debug, anywhere, shows the trace of an error."
     ),
 )
-
-_FILE_WIDTH = 140
 
 
 def _version(wanted: bool) -> None:
@@ -166,7 +164,7 @@ def run_command(
 def _console(on_stderr: bool) -> Console:
     console = Console(stderr=on_stderr)
     if not console.is_terminal:
-        console.width = _FILE_WIDTH  # what goes to a file or a pipe is not to be broken at 80
+        console.width = FILE_WIDTH
     return console
 
 

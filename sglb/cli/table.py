@@ -14,6 +14,9 @@ from sglb.cli import words
 from sglb.fabric.report import PolicyReport, RunReport, SplitReport
 from sglb.fabric.scenario import Scenario
 
+#: Columns of what goes to a file or a pipe, where nothing is to be broken at 80.
+FILE_WIDTH = 140
+
 _MAX_ROLES = 20
 
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from sglb.fabric.bounds import LowerBound
 from sglb.fabric.metrics import FlowStats, LossStats, Spread, TransportStats
 from sglb.fabric.recovery import Recovery, Split
@@ -119,7 +121,7 @@ class TracedPacket:
     policy: str
     why: str
     hops: tuple[Mapping[str, Any], ...]
-    text: str
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,18 @@ class RunReport:
             if policy["trace"] is not None:
                 del policy["trace"]["text"]
         return data
+
+    @classmethod
+    def from_json(cls, text: str) -> RunReport:
+        """What `to_json` wrote, but for a trace's text. Raises ValueError for anything else."""
+        report = TypeAdapter(cls).validate_json(text)
+        names = report.scenario.get("policies")
+        order = names if isinstance(names, list) else []  # JSON has sorted them by name
+        policies = sorted(
+            report.policies.items(),
+            key=lambda item: order.index(item[0]) if item[0] in order else len(order),
+        )
+        return dataclasses.replace(report, policies=dict(policies))
 
     def to_json(self) -> str:
         """JSON with sorted keys: the same bytes for the same scenario, seed and versions."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
 from functools import cache
@@ -10,6 +11,8 @@ from typing import Any
 
 import own_control
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sglb.fabric import scenario as scenarios
 from sglb.fabric.bounds import BoundError, BoundViolation
@@ -144,6 +147,34 @@ def test_the_json_has_what_it_promises() -> None:
 def test_the_scenario_in_the_json_runs_again_to_the_same_bytes() -> None:
     data = json.loads(plain().to_json())
     assert run(scenarios.from_dict(data["scenario"]), program=program(), jobs=1) == plain()
+
+
+def test_the_json_can_be_read_back() -> None:
+    traced = run(fabric(), program=program(), policies=["spray"], trace=TraceRequest())
+    for report in (plain(), traced):
+        again = RunReport.from_json(report.to_json())
+        assert again.to_json() == report.to_json()
+    again = RunReport.from_json(plain().to_json())
+    assert again == plain()
+    assert list(again.policies) == ["spray", "glb"]
+    for text in (
+        "",
+        "{}",
+        "[]",
+        plain().to_json().replace('"completed": true', '"completed": "x"'),
+    ):
+        with pytest.raises(ValueError):  # noqa: PT011 - pydantic's own text
+            RunReport.from_json(text)
+
+
+@given(st.data())
+def test_any_text_is_a_report_or_a_value_error(data: st.DataObject) -> None:
+    text = plain().to_json()
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(len(text), start + 200)))
+    junk = data.draw(st.text('{}[]",:0123456789.eE-ntfaul', max_size=6))
+    with contextlib.suppress(ValueError):
+        assert RunReport.from_json(text[:start] + junk + text[end:]).to_json()
 
 
 def test_two_processes_give_the_same_bytes_and_tell_their_progress() -> None:
