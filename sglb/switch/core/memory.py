@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -73,6 +74,7 @@ class Sizes:
     families: int = 4_096
     configs: int = 1  #: records of class settings
     one_heap: bool = True
+    seed: str = ""  #: of what wires and nodes leave to chance
     sections: Mapping[int, int] = field(default_factory=dict)
     counts: Mapping[int, int] = field(default_factory=dict)
 
@@ -233,6 +235,10 @@ class _Layout:
         for word, value in (*header.items(), *sizes.counts.items()):
             w[word] = value
 
+    def _seed(self, what: str) -> int:
+        digest = hashlib.sha256(f"{self.sizes.seed} {what}".encode()).digest()
+        return int.from_bytes(digest[:8], "big", signed=True)
+
     def _node(self, world: World, index: int) -> None:
         spec, w = self.nodes[index], world.w
         record = self.at[m.NODES_AT] + index * m.NODE_WORDS
@@ -253,6 +259,7 @@ class _Layout:
             m.N_QUEUES: m.CLASSES,
             m.N_EVENT_PORT: -1,
             m.N_ID: spec.id,
+            m.N_RNG: self._seed(f"node {spec.id}"),
             m.N_DROPS: self.at[m.DROPS_AT] + (self.ports + index) * m.DROP_REASONS,
         }
         if spec.config is not None:
@@ -308,6 +315,7 @@ class _Layout:
             m.P_UP: 1,
             m.P_LIVE: 1,
             m.P_ARRIVE: arrive,
+            m.P_RNG: self._seed(f"port {self.nodes[node].id} {spec.number}"),
             m.P_ARRIVE_HEAP: 0 if self.sizes.one_heap else receiver,
             m.P_DROPS: self.at[m.DROPS_AT] + port * m.DROP_REASONS,
             m.P_WIRE_HEAD: -1,

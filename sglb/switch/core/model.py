@@ -95,6 +95,8 @@ FAMILY_FRESH: Final = 90
 FAMILY_END: Final = 91
 OTHER_SCRATCH: Final = 92  #: byte offset in the block of more such room
 FAILED_STATUS: Final = 93
+LOG_OVERRUN: Final = 94  #: records that found no room: the driver came too late
+CPU_OVERRUN: Final = 95
 
 HALT_ROWS: Final = 1  #: no free row
 HALT_HEAP: Final = 2  #: a heap is full
@@ -117,12 +119,15 @@ R_LIMIT: Final = R_START  #: before that: bytes that a clone session cuts it to 
 _H: Final = 2 * (abi.OWN_WORD + 4)
 RH_BYTES: Final = _H  #: frame length as queued
 RH_CELLS: Final = _H + 1
-RH_IN_PORT: Final = _H + 2  #: global port it came in by (-1: control plane, event port)
+RH_IN_PORT: Final = _H + 2  #: global port it came in by, FROM_*
 RH_OUT_PORT: Final = _H + 3  #: global port it is queued for or on the wire from
 RH_QUEUE: Final = _H + 4
 RH_PASSES: Final = _H + 5  #: times that it has been through ingress
 RH_FAMILY: Final = _H + 6  #: number of its record in FAMILIES + 1, 0 for none yet
 RH_FLAGS: Final = _H + 7  #: RF_* bits
+
+FROM_CONTROL: Final = -1  #: the control plane sent it
+FROM_EVENT: Final = -2  #: the switch made it: port event or packet generator
 
 RF_CLONE: Final = 1
 RF_BLOB: Final = 2  #: DATA points to a blob
@@ -184,7 +189,7 @@ N_HEADROOM_USED: Final = 35
 N_TM_CONFIG: Final = 36  #: record of class settings in CONFIG
 N_RNG: Final = 37  #: SplitMix64 state of the node's own choices (never the program's)
 N_HEADROOM_PEAK: Final = 38
-N_CLASSES: Final = 39  #: 8 bits each, bit c of: strict, lossless, watched classes
+N_CLASSES: Final = 39  #: bit c: class c is strict; bit 8 + c: the watchdog looks after it
 N_MCAST: Final = 40  #: word offset of its multicast groups, by id
 N_CLONES: Final = 41  #: word offset of its clone sessions: CLONE_SESSIONS slots, hashed by id
 N_TIMERS: Final = 42  #: word offset of its packet generator's applications
@@ -247,12 +252,13 @@ Q_PAUSE_UNTIL: Final = 8  #: when a pause from the peer runs out, ps
 Q_PAUSED_AT: Final = 9  #: since when the class has been paused without a break
 Q_WATCHDOG: Final = 10  #: 0 quiet, 1 armed, 2 storm (drops or forwards)
 Q_COUNTED: Final = 11  #: bytes that the buffer counts here: of packets without a priority group
-Q_ALARM: Final = 12  #: time of the EV_PAUSE_END in the heap that counts, 0 for none
+Q_CALM_FROM: Final = 12  #: in a storm: when it began or, later, a pause was received last
 Q_WATCH_AT: Final = 13  #: watchdog: when a storm begins (armed) or is to be over (storm)
 Q_STORMS: Final = 14
 Q_PAUSE_RX: Final = 15  #: pause frames for this class that asked for a pause, received and sent
 Q_PAUSE_TX: Final = 16
 Q_PAUSED_PS: Final = 17  #: time during which the class was paused
+Q_ALARMS: Final = 18  #: by ALARM_*: time of the event in the heap, 0 for none
 
 # --- ingress priority groups: port * CLASSES + class ---
 GROUP_WORDS: Final = 8
@@ -313,13 +319,19 @@ EV_RESUBMIT: Final = 4  #: [0]
 EV_RECIRC: Final = 5  #: [0]
 EV_TIMER: Final = 6  #: [application] packet generator
 EV_FREE: Final = 7  #: [local port] the wire is free
-EV_PAUSE_END: Final = 8  #: [local port * CLASSES + class] pause over, watchdog, refresh
+EV_PAUSE_END: Final = 8  #: [local port * ALARMS + ALARM_* * CLASSES + class]
 EV_FLOW: Final = 9  #: [flow of the host] a flow's start time
 EV_QP: Final = 10  #: [queue pair of the host] retransmission timer
 EV_RATE: Final = 11  #: [queue pair of the host] the NIC's rate limiter lets it send again
 EV_DCQCN: Final = 12  #: [queue pair of the host * 2 + timer] alpha and increase timers
 EV_ACK: Final = 13  #: [queue pair of the host] a coalesced acknowledge is due
 EV_OUT: Final = 14  #: [local port] a frame has left a port without a peer: for Python
+
+# what EV_PAUSE_END is for: a class's pause is over; the watchdog; a pause sent must be renewed
+ALARM_OVER: Final = 0
+ALARM_WATCH: Final = 1
+ALARM_RENEW: Final = 2
+ALARMS: Final = 3 * CLASSES
 
 # --- replication ---
 MCAST_WORDS: Final = 2
@@ -363,6 +375,9 @@ DROP_PORT_DOWN: Final = 10
 DROP_CUT: Final = 11
 DROP_RX_PORT_DOWN: Final = 12
 DROP_LOOP: Final = 13
+DROP_BUFFER_FULL: Final = 14
+DROP_HEADROOM: Final = 15
+DROP_STORM: Final = 16
 DROP_CARRIER: Final = 20  #: on the wire: no carrier as it arrived
 DROP_BLACKHOLE: Final = 21  #: on the wire: the direction swallows frames
 DROP_RANDOM: Final = 22  #: on the wire: random loss
