@@ -30,6 +30,9 @@ class DropReason(StrEnum):
     CUT = "the link was cut while or before the frame was sent"
     RX_PORT_DOWN = "the ingress port is down"
     LOOP = "resubmitted or recirculated too often"
+    BUFFER_FULL = "the queue exceeds its share of the buffer"
+    HEADROOM = "headroom exceeded: more came in after a pause than the headroom holds"
+    STORM = "the watchdog drops a queue that is paused without end"
 
 
 @dataclass(frozen=True, slots=True)
