@@ -47,7 +47,7 @@ def compiled(function: Callable[P, T]) -> Callable[P, T]:
 
     Divisions by zero give anything, and no exception ever leaves it.
     """
-    dispatcher = njit(error_model="numpy", nogil=True)(function)
+    dispatcher = njit(error_model="numpy", nogil=True, no_cfunc_wrapper=True)(function)
     dispatcher._cache = _Cache(function)
     return cast(Callable[P, T], dispatcher)
 

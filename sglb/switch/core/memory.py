@@ -18,6 +18,7 @@ from sglb.switch.errors import ConfigError
 
 SWITCH_PORTS: Final = 512  #: P4 port numbers of a switch have 9 bits
 MCAST_GROUPS: Final = 1 << 16  #: as many as mcast_grp can name
+_UNBOUNDED: Final = 1 << 40
 _LINE_WORDS: Final = abi.ROW_ALIGN // 8
 _DEPTH_UNITS: Final = {"packets": 0, "bytes": 1, "cells": 2}
 
@@ -54,7 +55,8 @@ class NodeSpec:
 class Sizes:
     """How much of everything there is.
 
-    `frame_bytes` and `header_bytes` are the largest of all programs (see `NativeProgram`);
+    `frame_bytes`, `header_bytes` and `parse_bytes` (None: no bound) are the largest of all programs,
+    `max_header_bytes` and `max_parse_bytes` of the latter two (see `NativeProgram`);
     `data_bytes` of each packet are kept in its row, up to `blob_bytes` of a longer one in a blob.
     `sections` are words of the sections that others fill, by their place in the header (`HOSTS_AT` ...),
     `counts` the header's words for what they count.
@@ -64,6 +66,7 @@ class Sizes:
     frame_bytes: int
     data_bytes: int = 256
     header_bytes: int = 256
+    parse_bytes: int | None = None
     blobs: int = 64
     blob_bytes: int = 10_240
     log_records: int = 1 << 16
@@ -199,6 +202,7 @@ class _Layout:
         for i in range(len(self.nodes)):
             self._node(world, i)
         self._heaps(world)
+        self._timers(world)
 
     def _header(self, world: World) -> None:
         w, sizes, at = world.w, self.sizes, self.at
@@ -231,6 +235,8 @@ class _Layout:
             m.DEAD_WORDS: self._dead_words,
             m.MCAST_GROUPS: MCAST_GROUPS,
             m.CLONE_SESSIONS: sizes.clone_sessions,
+            m.PARSE_BYTES: _UNBOUNDED if sizes.parse_bytes is None else sizes.parse_bytes,
+            m.FAILED_NODE: -1,
         }
         for word, value in (*header.items(), *sizes.counts.items()):
             w[word] = value
@@ -339,3 +345,12 @@ class _Layout:
             world.w[record + m.HEAP_FIRST] = place
             world.w[record + m.HEAP_ROOM] = room
             place += room * m.EVENT_WORDS
+
+    def _timers(self, world: World) -> None:
+        size = _lines(-(-self.sizes.payload_bytes // 8)) * 8
+        applications = self.switches * m.TIMERS
+        first = (self.at[m.TIMERS_AT] + applications * m.TIMER_WORDS) * 8
+        for i in range(applications):
+            record = self.at[m.TIMERS_AT] + i * m.TIMER_WORDS
+            world.w[record + m.T_PAYLOAD] = first + i * size
+            world.w[record + m.T_ROOM] = size

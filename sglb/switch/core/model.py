@@ -97,6 +97,7 @@ OTHER_SCRATCH: Final = 92  #: byte offset in the block of more such room
 FAILED_STATUS: Final = 93
 LOG_OVERRUN: Final = 94  #: records that found no room: the driver came too late
 CPU_OVERRUN: Final = 95
+PARSE_BYTES: Final = 96  #: bytes that a program may look at, hence stored (as zeros) if in the packet
 
 HALT_ROWS: Final = 1  #: no free row
 HALT_HEAP: Final = 2  #: a heap is full
@@ -143,6 +144,7 @@ RF_BITS: Final = 512  #: bit errors
 RF_LOST: Final = RF_CUT | RF_DOWN | RF_HOLE | RF_UNLUCKY | RF_BITS
 RF_DEAD: Final = 1024  #: host traffic sent to a next hop that cannot reach its destination
 RF_TOLD: Final = 2048  #: the log and the counters know that it was sent
+RF_RETIRED: Final = 4096  #: the program that it was in is not loaded any more
 
 # --- families: what came of one received packet ---
 FAMILY_WORDS: Final = 2
@@ -317,7 +319,7 @@ EV_WIRE: Final = 2  #: [local port] a frame arrives
 EV_PIPE: Final = 3  #: [0] ingress latency over: to the queue
 EV_RESUBMIT: Final = 4  #: [0]
 EV_RECIRC: Final = 5  #: [0]
-EV_TIMER: Final = 6  #: [application] packet generator
+EV_TIMER: Final = 6  #: [application: a batch begins; TIMERS + application: its next packet]
 EV_FREE: Final = 7  #: [local port] the wire is free
 EV_PAUSE_END: Final = 8  #: [local port * ALARMS + ALARM_* * CLASSES + class]
 EV_FLOW: Final = 9  #: [flow of the host] a flow's start time
@@ -358,6 +360,7 @@ T_NEXT_BATCH: Final = 7  #: when the next batch begins, ps
 T_PAYLOAD: Final = 8  #: byte offset in the block
 T_PAYLOAD_BYTES: Final = 9
 T_BATCH_GOING: Final = 10  #: batch id of the batch being sent
+T_ROOM: Final = 11  #: bytes that a payload may have
 TIMERS: Final = 8  #: a switch
 
 # --- why a packet was lost: order of `sglb.switch.ports.DropReason`, then what only a fabric has ---

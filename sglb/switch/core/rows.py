@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sglb.p4.native import abi
 from sglb.switch.core import model as m
-from sglb.switch.core.call import move_bytes
+from sglb.switch.core.call import move_bytes, zero_bytes
 from sglb.switch.core.jit import compiled, inlined
 from sglb.switch.core.world import World
 
@@ -50,17 +50,19 @@ def row_free(world: World, row: int) -> None:
     half = row * 2
     if h[half + m.RH_FLAGS] & m.RF_BLOB:
         _blob_free(world, (w[row + abi.DATA] - w[m.BASE]) >> 3)
-    family = h[half + m.RH_FAMILY]
-    if family:
-        _leave_family(world, family)
+    if h[half + m.RH_FAMILY]:
+        leave_family(world, row)
     w[row + m.R_NEXT] = w[m.ROW_FREE]
     w[m.ROW_FREE] = row
     w[m.ROWS_USED] -= 1
 
 
 @compiled
-def _leave_family(world: World, family: int) -> None:
-    w = world.w
+def leave_family(world: World, row: int) -> None:
+    """Takes a row out of its family, which ends with its last row."""
+    w, h = world.w, world.h
+    family = h[row * 2 + m.RH_FAMILY]
+    h[row * 2 + m.RH_FAMILY] = 0
     at = w[m.FAMILIES_AT] + (family - 1) * m.FAMILY_WORDS
     w[at + m.FA_ROWS] -= 1
     if w[at + m.FA_ROWS] == 0:
@@ -134,6 +136,85 @@ def blob_start(world: World, row: int) -> int:
     first = w[m.BLOBS_AT] * 8
     size = w[m.BLOB_BYTES]
     return first + (data_at(world, row) - first) // size * size
+
+
+@compiled
+def _room(world: World, row: int) -> tuple[int, int]:
+    """Byte offsets in the block of the room that DATA points into: its first byte, and its end."""
+    w = world.w
+    if world.h[row * 2 + m.RH_FLAGS] & m.RF_BLOB:
+        start = blob_start(world, row)
+        return start, start + w[m.BLOB_BYTES]
+    return row * 8 + w[m.ROW_DATA], (row + w[m.ROW_WORDS]) * 8
+
+
+@compiled
+def _to_blob(world: World, row: int, skip: int, front: int, size: int) -> bool:
+    """Moves what is stored, without its first `skip` bytes, into a blob, `front` bytes into it.
+
+    `size` bytes are wanted in all. False (and HALT_BLOBS) when there is no such blob.
+    """
+    w, h = world.w, world.h
+    half = row * 2
+    blob = -1
+    if size <= w[m.BLOB_BYTES] and not h[half + m.RH_FLAGS] & m.RF_BLOB:
+        blob = _blob_new(world)
+    if blob < 0:
+        w[m.HALT] |= m.HALT_BLOBS
+        return False
+    at = w[m.BASE] + blob * 8
+    keep = max(0, h[half + abi.STORED] - skip)
+    move_bytes(at + front, w[row + abi.DATA] + skip, keep)
+    h[half + m.RH_FLAGS] |= m.RF_BLOB
+    w[row + abi.DATA] = at
+    return True
+
+
+@compiled
+def row_widen(world: World, row: int) -> bool:
+    """Stores as zeros what a program may look at of a packet's bytes that are not stored.
+
+    False (and HALT_BLOBS) when there is no room.
+    """
+    w, h = world.w, world.h
+    half = row * 2
+    stored, wanted = h[half + abi.STORED], min(h[half + abi.LENGTH], w[m.PARSE_BYTES])
+    _, end = _room(world, row)
+    if data_at(world, row) + wanted > end and not _to_blob(world, row, 0, 0, wanted):
+        return False
+    zero_bytes(w[row + abi.DATA] + stored, wanted - stored)
+    h[half + abi.STORED] = wanted
+    return True
+
+
+@compiled
+def deparsed(world: World, row: int) -> bool:
+    """Makes a row the packet that a deparser left: OUT, then what its parser had not consumed.
+
+    The payload stays where it is as long as there is room before it. False (and HALT_BLOBS) when the
+    new packet finds no room.
+    """
+    w, h = world.w, world.h
+    half = row * 2
+    out, skip = h[half + abi.OUT_LENGTH], h[half + abi.PAYLOAD_OFFSET]
+    keep = max(0, h[half + abi.STORED] - skip)
+    at = data_at(world, row) + skip - out
+    if out != skip:
+        start, end = _room(world, row)
+        if at < start or at + out + keep > end:
+            at = start
+            if out + keep <= end - start:
+                payload = w[row + abi.DATA] + skip
+                move_bytes(w[m.BASE] + at + out, payload, keep)
+            elif _to_blob(world, row, skip, out, out + keep):
+                at = data_at(world, row)
+            else:
+                return False
+    move_bytes(w[m.BASE] + at, w[row + abi.OUT], out)
+    w[row + abi.DATA] = w[m.BASE] + at
+    h[half + abi.LENGTH] += out - skip
+    h[half + abi.STORED] = out + keep
+    return True
 
 
 @compiled
