@@ -54,10 +54,11 @@ def interrupt(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def wait_for(*files: Path) -> None:
+def wait_for(process: subprocess.Popen[str], *files: Path) -> None:
     end_s = time.monotonic() + PATIENCE_S
     while not all(file.exists() for file in files):
-        assert time.monotonic() < end_s, "nothing got stuck"
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end_s, [file.name for file in files if not file.exists()]
         time.sleep(0.01)
 
 
@@ -70,7 +71,7 @@ def stuck(tmp_path: Path) -> dict[str, str]:
     (info / "entry_points.txt").write_text("[sglb.control_planes]\nstuck = stuck_control:Stuck\n")
     here = str(Path(__file__).parent)
     return {
-        "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), here]),
+        "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), here, *sys.path]),
         "STUCK_DIR": str(tmp_path),
     }
 
@@ -89,7 +90,7 @@ def test_an_interrupted_run_tells_what_it_knows(
     options = ["--control-plane", "stuck", "--json", str(tmp_path / "out.json"), "-j", str(jobs)]
     command = [*COMMAND, "run", str(tmp_path / "small.yaml"), *options]
     with started(command, **stuck) as process:
-        wait_for(*(tmp_path / policy for policy in all_stuck))
+        wait_for(process, *(tmp_path / policy for policy in all_stuck))
         code, out, err = interrupt(process)
     assert (code, err) == (130, "interrupted: 1 of 3 policies had finished\n")
     rows = [
@@ -105,7 +106,7 @@ def test_a_run_that_knows_nothing_yet_says_only_that(tmp_path: Path, stuck: dict
     (tmp_path / "small.yaml").write_text(SCENARIO)
     options = ["--control-plane", "stuck", "-p", "dlb", "-p", "glb", "-j", "2", "--json", "-"]
     with started([*COMMAND, "run", str(tmp_path / "small.yaml"), *options], **stuck) as process:
-        wait_for(tmp_path / "dlb", tmp_path / "glb")
+        wait_for(process, tmp_path / "dlb", tmp_path / "glb")
         code, out, err = interrupt(process)
     assert (code, err) == (130, "interrupted: 0 of 2 policies had finished\n")
     assert json.loads(out)["policies"] == {}
@@ -115,7 +116,7 @@ def test_workers_end_when_the_run_is_killed(tmp_path: Path, stuck: dict[str, str
     (tmp_path / "small.yaml").write_text(SCENARIO)
     options = ["--control-plane", "stuck", "-p", "dlb", "-p", "glb", "-j", "2"]
     with started([*COMMAND, "run", str(tmp_path / "small.yaml"), *options], **stuck) as process:
-        wait_for(tmp_path / "dlb", tmp_path / "glb")
+        wait_for(process, tmp_path / "dlb", tmp_path / "glb")
         process.kill()
         # The workers hold the other ends of these pipes: they are closed when all have ended.
         assert process.communicate(timeout=PATIENCE_S) == ("", "")
