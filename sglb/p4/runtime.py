@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from sglb.p4.source import Span
 
@@ -55,13 +55,25 @@ class TableState(Protocol):
         """Runs the direct meter of the matched entry."""
 
 
+class Values(Protocol):
+    """A register's elements: `values[i]` is a tuple of leaves for struct elements, else an int."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+    def __getitem__(self, index: int, /) -> Any:
+        """The element."""
+
+    def __setitem__(self, index: int, value: Any, /) -> None:
+        """Overwrites the element."""
+
+
 class RegisterState(Protocol):
-    """A register array: `values[i]` is a tuple of leaves for struct elements, else an int.
+    """A register array. Engines read and write `values` directly, after checking the index."""
 
-    Engines read and write `values` directly, after checking the index against its length.
-    """
-
-    values: list[int]
+    @property
+    def values(self) -> Values:
+        """The live elements."""
 
 
 class CounterState(Protocol):

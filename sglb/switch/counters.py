@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+import numpy as np
+
 from sglb.p4 import ir
+from sglb.p4.native import table_layout as lay
 from sglb.switch.errors import BadValue, ValueTooLarge
+from sglb.switch.memory import WORD_MASK, address_of
+
+_WORDS: Final = lay.COUNTER_BYTES // lay.WORD
 
 
 class CounterData:
-    """Packets and bytes seen; the control plane may set both."""
+    """Packets and bytes seen, modulo 2**64; the control plane may set both.
 
-    __slots__ = ("bytes", "packets")
+    They lie in `words[at]` and `words[at + 1]`, or in memory of their own.
+    """
 
-    def __init__(self, packets: int = 0, bytes_: int = 0) -> None:
-        self.packets = packets
-        self.bytes = bytes_
+    __slots__ = ("_at", "_words")
+
+    def __init__(self, words: memoryview | None = None, at: int = 0) -> None:
+        self._words = np.zeros(_WORDS, dtype=np.uint64).data if words is None else words
+        self._at = at
+
+    @property
+    def packets(self) -> int:
+        """Packets counted."""
+        return int(self._words[self._at])
+
+    @property
+    def bytes(self) -> int:
+        """Bytes counted."""
+        return int(self._words[self._at + 1])
+
+    def count(self, length_bytes: int) -> None:
+        """Counts one packet."""
+        words, at = self._words, self._at
+        words[at] = words[at] + 1 & WORD_MASK
+        words[at + 1] = words[at + 1] + length_bytes & WORD_MASK
 
     def set(self, packets: int, bytes_: int) -> None:
         """Overwrites the values."""
-        self.packets = packets
-        self.bytes = bytes_
+        self._words[self._at] = packets & WORD_MASK
+        self._words[self._at + 1] = bytes_ & WORD_MASK
 
 
 class CounterArray:
@@ -29,14 +56,20 @@ class CounterArray:
         self.size = instance.size
         self.unit = instance.counts
         self.p4info_id = instance.p4info_id
-        self._cells = [CounterData() for _ in range(instance.size)]
+        self._memory = np.zeros(instance.size * _WORDS, dtype=np.uint64)
+        self._words = self._memory.data
+
+    @property
+    def address(self) -> int:
+        """Where the first cell lies."""
+        return address_of(self._memory)
 
     def count(self, index: int, length_bytes: int) -> None:
         """Counts a packet; an index out of range does nothing."""
         if 0 <= index < self.size:
-            cell = self._cells[index]
-            cell.packets += 1
-            cell.bytes += length_bytes
+            words, at = self._words, index * _WORDS
+            words[at] = words[at] + 1 & WORD_MASK
+            words[at + 1] = words[at + 1] + length_bytes & WORD_MASK
 
     def cell(self, index: int) -> CounterData:
         """The live cell. Raises `BadValue` for a negative index, `ValueTooLarge` beyond the end."""
@@ -44,9 +77,8 @@ class CounterArray:
             raise BadValue(f"counter {self.name}: index {index} is negative")
         if index >= self.size:
             raise ValueTooLarge(f"counter {self.name}: index {index}, but its size is {self.size}")
-        return self._cells[index]
+        return CounterData(self._words, index * _WORDS)
 
     def reset(self) -> None:
         """Zeroes every cell."""
-        for cell in self._cells:
-            cell.set(0, 0)
+        self._memory[:] = 0

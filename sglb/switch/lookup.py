@@ -8,6 +8,7 @@ search), visited from the best priority down until no group can hold a better en
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
 from sglb.p4 import ir
@@ -115,18 +116,46 @@ class PrefixIndex(Generic[R]):
         return None
 
 
+class Priorities:
+    """The priorities of a set of rules; knows the best without looking at them all."""
+
+    __slots__ = ("_counts", "_heap")
+
+    def __init__(self) -> None:
+        self._counts: dict[int, int] = {}
+        self._heap: list[int] = []
+
+    @property
+    def best(self) -> int:
+        """The largest, -1 without any."""
+        heap = self._heap
+        while heap and -heap[0] not in self._counts:
+            heappop(heap)
+        return -heap[0] if heap else -1
+
+    def add(self, priority: int) -> None:
+        """One more rule has this priority."""
+        if priority not in self._counts:
+            heappush(self._heap, -priority)
+        self._counts[priority] = self._counts.get(priority, 0) + 1
+
+    def remove(self, priority: int) -> None:
+        """One rule of this priority is gone."""
+        self._counts[priority] -= 1
+        if not self._counts[priority]:
+            del self._counts[priority]
+
+
 class _MaskGroup(Generic[R]):
     """Rules of one combination of masks, by masked value; each list is in order of preference."""
 
-    __slots__ = ("best", "buckets", "masks")
+    __slots__ = ("best", "buckets", "masks", "priorities")
 
     def __init__(self, masks: tuple[int, ...]) -> None:
         self.masks = masks
         self.buckets: dict[tuple[int, ...], list[R]] = {}
+        self.priorities = Priorities()
         self.best = -1
-
-    def refresh(self) -> None:
-        self.best = max(rules[0].priority for rules in self.buckets.values())
 
 
 class PriorityIndex(Generic[R]):
@@ -169,9 +198,8 @@ class PriorityIndex(Generic[R]):
         rules = group.buckets.setdefault(values, [])
         rules.append(rule)
         rules.sort(key=lambda r: (-r.priority, r.order))
-        if rule.priority > group.best:
-            group.best = rule.priority
-            self._order()
+        group.priorities.add(rule.priority)
+        self._refresh(group)
 
     def remove(self, rule: R) -> None:
         """Takes a rule out."""
@@ -184,12 +212,15 @@ class PriorityIndex(Generic[R]):
         if not group.buckets:
             del self._groups[masks]
             self._ordered.remove(group)
-        elif rule.priority == group.best:
-            group.refresh()
-            self._order()
+        else:
+            group.priorities.remove(rule.priority)
+            self._refresh(group)
 
-    def _order(self) -> None:
-        self._ordered.sort(key=lambda group: -group.best)
+    def _refresh(self, group: _MaskGroup[R]) -> None:
+        best = group.priorities.best
+        if best != group.best:
+            group.best = best
+            self._ordered.sort(key=lambda group: -group.best)
 
     def _in_ranges(self, rule: R, key: tuple[int, ...]) -> bool:
         for position, flip in self._ranges:

@@ -10,9 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from threading import RLock
+
+import numpy as np
 
 from sglb.p4 import ir
+from sglb.p4.native.table_layout import RECORD_ALIGN, WORD, RecordLayout
 from sglb.switch.errors import BadValue, EntryExists, InUse, NoSuchEntry, TableFull, full
+from sglb.switch.locking import locked
+from sglb.switch.memory import ActionData, ChoiceCell, Record, Slab, address_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +50,31 @@ class OneShotAction:
 class Member:
     """A member: its action can be replaced while entries and groups use it.
 
-    `refs` counts the entries and groups that refer to it.
+    `refs` counts the entries and groups that refer to it. `block` holds its action as each table of
+    the profile runs it, `cell` the choice that is this member alone.
     """
 
-    __slots__ = ("call", "id", "refs")
+    __slots__ = ("block", "call", "cell", "id", "refs")
 
-    def __init__(self, member_id: int, call: ActionCall) -> None:
+    def __init__(self, member_id: int, call: ActionCall, block: Record) -> None:
         self.id = member_id
         self.call = call
         self.refs = 0
+        self.block = block
+        self.cell = ChoiceCell()
+        self.cell.point((block.address,))
 
 
 class Choice:
-    """Weighted alternatives of a group or a one-shot set; `live` is what the hash indexes."""
+    """Weighted alternatives of a group or a one-shot set; `live` is what the hash indexes.
 
-    __slots__ = ("live", "slots", "watched")
+    `cell` is where native code finds those alive.
+    """
 
-    def __init__(self, slots: Iterable[tuple[Member, int, int | None]]) -> None:
+    __slots__ = ("cell", "live", "slots", "watched")
+
+    def __init__(self, slots: Iterable[tuple[Member, int, int | None]], cell: ChoiceCell) -> None:
+        self.cell = cell
         self.slots = tuple(slots)
         self.watched = frozenset(w for _, _, w in self.slots if w is not None)
         self.live: tuple[Member, ...] = ()
@@ -73,6 +87,7 @@ class Choice:
             if watch is None or port_up(watch)
             for _ in range(weight)
         )
+        self.cell.point([member.block.address for member in self.live])
 
 
 class Group:
@@ -84,7 +99,7 @@ class Group:
         self.id = group_id
         self.max_size = max_size
         self.members: tuple[GroupMember, ...] = ()
-        self.choice = Choice(())
+        self.choice = Choice((), ChoiceCell())
         self.refs = 0
 
 
@@ -125,7 +140,9 @@ class ActionProfile:
         *,
         max_group_size: int = 0,
         sum_of_members: bool = False,
+        lock: RLock | None = None,
     ) -> None:
+        self.lock = lock or RLock()
         self.name = instance.name
         self.size = instance.size
         self.p4info_id = instance.p4info_id
@@ -135,11 +152,24 @@ class ActionProfile:
         self.members: dict[int, Member] = {}
         self.groups: dict[int, Group] = {}
         self.sum_of_members = sum_of_members
-        self.empty_lookups = 0
+        self._empty = np.zeros(1, dtype=np.uint64)
+        self._block_bytes = 0
+        self._tables: list[tuple[int, ActionData, Callable[[int], int]]] = []
+        self._slab: Slab | None = None
         self._port_up = port_up
         self._one_shots: dict[int, Choice] = {}
         self._weights = 0
         self._check_call: list[Callable[[ActionCall], None]] = []
+
+    @property
+    def empty_lookups(self) -> int:
+        """Lookups that found a choice without anybody alive."""
+        return int(self._empty[0])
+
+    @property
+    def empty_address(self) -> int:
+        """Where `empty_lookups` lies."""
+        return address_of(self._empty)
 
     # --- data plane ---
 
@@ -147,12 +177,13 @@ class ActionProfile:
         """The alternative for these selector bytes; None (and counted) when none is alive."""
         live = choice.live
         if not live:
-            self.empty_lookups += 1
+            self._empty[0] += 1
             return None
         if len(live) == 1:
             return live[0]
         return live[self._hash(selector) % len(live)]
 
+    @locked
     def port_changed(self, port: int) -> None:
         """A port's known state changed: groups that watch it choose anew."""
         for group in self.groups.values():
@@ -171,6 +202,7 @@ class ActionProfile:
             raise NoSuchEntry(f"{self.name} has no member {member_id}")
         return found
 
+    @locked
     def insert_member(self, member_id: int, call: ActionCall) -> Member:
         """Adds a member. Raises `EntryExists`, `TableFull`, or as `check` for a bad action."""
         if member_id in self.members:
@@ -178,15 +210,18 @@ class ActionProfile:
         if len(self.members) >= self.size:
             raise full("action profile", self.name, self.size)
         self.check(call)
-        made = self.members[member_id] = Member(member_id, call)
+        made = self.members[member_id] = Member(member_id, call, self._block(call))
         return made
 
+    @locked
     def modify_member(self, member_id: int, call: ActionCall) -> None:
         """Replaces a member's action, at once for everyone who uses it."""
         found = self.member(member_id)
         self.check(call)
         found.call = call
+        self._write_block(found.block, call)
 
+    @locked
     def delete_member(self, member_id: int) -> None:
         """Removes a member. Raises `NoSuchEntry`, or `InUse` while something refers to it."""
         found = self.member(member_id)
@@ -205,6 +240,7 @@ class ActionProfile:
             raise NoSuchEntry(f"{self.name} has no group {group_id}")
         return found
 
+    @locked
     def insert_group(
         self, group_id: int, members: Sequence[GroupMember] = (), max_size: int = 0
     ) -> Group:
@@ -227,10 +263,12 @@ class ActionProfile:
         self.groups[group_id] = group
         return group
 
+    @locked
     def modify_group(self, group_id: int, members: Sequence[GroupMember]) -> None:
         """Replaces a group's members in one step. Raises as `insert_group`, and `NoSuchEntry`."""
         self._set_members(self.group(group_id), members)
 
+    @locked
     def delete_group(self, group_id: int) -> None:
         """Removes a group. Raises `NoSuchEntry`, or `InUse` while an entry points to it."""
         group = self.group(group_id)
@@ -239,6 +277,7 @@ class ActionProfile:
         self._set_members(group, ())
         del self.groups[group_id]
 
+    @locked
     def reset(self) -> None:
         """Forgets members and groups (the tables must have let go of them)."""
         self.groups.clear()
@@ -248,9 +287,25 @@ class ActionProfile:
 
     # --- for tables ---
 
-    def attach(self, check: Callable[[ActionCall], None]) -> None:
-        """A table uses this profile: its actions bound what members may run."""
+    def attach(
+        self,
+        check: Callable[[ActionCall], None],
+        layout: RecordLayout,
+        data: ActionData,
+        index_of: Callable[[int], int],
+    ) -> int:
+        """A table uses this profile: its actions bound what members may run.
+
+        `index_of` gives its own number of an action id. Returns where the table's records lie in a
+        member's block. All tables come before the first member.
+        """
+        if self._slab is not None:
+            raise ValueError(f"{self.name} has members already: no further table can use it")
         self._check_call.append(check)
+        offset = self._block_bytes
+        self._block_bytes += layout.stride
+        self._tables.append((offset, data, index_of))
+        return offset
 
     def check(self, call: ActionCall) -> None:
         """Raises `UnknownAction`, `BadValue` or `ValueTooLarge` for what a table cannot run."""
@@ -276,8 +331,10 @@ class ActionProfile:
             self.check(action.call)
         freed = 0 if replaced is None else self._measure([w for _, w, _ in replaced.slots])
         self._room(weights, freed, self.max_group_size)
+        members = (Member(i, a.call, self._block(a.call)) for i, a in enumerate(target.actions))
         choice = Choice(
-            (Member(i, a.call), a.weight, a.watch_port) for i, a in enumerate(target.actions)
+            ((m, a.weight, a.watch_port) for m, a in zip(members, target.actions, strict=True)),
+            ChoiceCell(),
         )
         choice.refresh(self._port_up)
         self._weights += self._measure(weights)
@@ -290,6 +347,18 @@ class ActionProfile:
             self._weights -= self._measure([weight for _, weight, _ in choice.slots])
 
     # --- inside ---
+
+    def _block(self, call: ActionCall) -> Record:
+        if self._slab is None:
+            self._slab = Slab(max(self._block_bytes, RECORD_ALIGN))
+        block = self._slab.take()
+        self._write_block(block, call)
+        return block
+
+    def _write_block(self, block: Record, call: ActionCall) -> None:
+        for offset, data, index_of in self._tables:
+            start = block.at * WORD + offset
+            data.write(block.bytes, start, index_of(call.action_id), call.args)
 
     def _measure(self, weights: Sequence[int]) -> int:
         return len(weights) if self.sum_of_members else sum(weights)
@@ -320,5 +389,5 @@ class ActionProfile:
         self._weights += self._measure(weights) - freed
         group.members = tuple(members)
         ordered = sorted(zip(found, members, strict=True), key=lambda pair: pair[0].id)
-        group.choice = Choice((m, g.weight, g.watch_port) for m, g in ordered)
+        group.choice = Choice(((m, g.weight, g.watch_port) for m, g in ordered), group.choice.cell)
         group.choice.refresh(self._port_up)

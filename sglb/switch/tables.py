@@ -7,12 +7,19 @@ packets and writes run one after the other on one scheduler.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from threading import RLock
+from typing import Final, cast
+
+import numpy as np
 
 from sglb.p4 import ir
+from sglb.p4.native import table_layout as lay
 from sglb.p4.runtime import Colour, Match
 from sglb.switch.clock import PS_PER_NS, Scheduler
-from sglb.switch.counters import CounterData
+from sglb.switch.entries import NO_ACTION as NO_ACTION
+from sglb.switch.entries import EntryStorage, IndirectMatch
+from sglb.switch.entries import TableEntry as TableEntry
+from sglb.switch.entries import Target as Target
 from sglb.switch.errors import (
     ActionScope,
     BadValue,
@@ -25,90 +32,19 @@ from sglb.switch.errors import (
     full,
 )
 from sglb.switch.keys import MatchKey, from_const, normalise, show
+from sglb.switch.locking import locked
 from sglb.switch.lookup import Index, make_index
-from sglb.switch.meters import Meter
+from sglb.switch.memory import Record, address_of
+from sglb.switch.memory_index import MemoryIndex, make_memory_index
 from sglb.switch.profiles import (
     ActionCall,
     ActionProfile,
-    Choice,
     GroupRef,
-    Member,
     MemberRef,
-    OneShot,
 )
 
-#: What an entry does: an action of its own or, in a table with an action profile, a reference.
-Target = ActionCall | MemberRef | GroupRef | OneShot
-
-#: The action index of "nothing runs" (a group without live members).
-NO_ACTION = -1
-
-_CACHE_LIMIT = 16384
-
-
-class TableEntry:
-    """One entry (or, with `hit` False, the default entry). Change it through its table only.
-
-    `key` is canonical (`sglb.switch.keys`), `priority` larger wins (0 where the table needs none),
-    `handle` counts from 1 in order of insertion. `metadata` and `cookie` are the control plane's.
-    `counter` and `meter` are the direct ones (kept whether declared or not; read them if declared).
-    `idle_timeout_ns` 0 means never idle; `last_hit_ps` is kept for tables with idle timeouts.
-    """
-
-    __slots__ = (
-        "action",
-        "args",
-        "choice",
-        "cookie",
-        "counter",
-        "handle",
-        "hit",
-        "idle_timeout_ns",
-        "is_const",
-        "key",
-        "last_hit_ps",
-        "member",
-        "metadata",
-        "meter",
-        "notified_ps",
-        "order",
-        "priority",
-        "target",
-    )
-
-    def __init__(self, key: MatchKey, priority: int, handle: int, *, hit: bool = True) -> None:
-        self.key = key
-        self.priority = priority
-        self.handle = handle
-        self.order = handle
-        self.hit = hit
-        self.action = NO_ACTION
-        self.args: tuple[int, ...] = ()
-        self.target: Target = ActionCall(0)
-        self.choice: Choice | None = None
-        self.member: Member | None = None
-        self.metadata = b""
-        self.cookie = 0
-        self.idle_timeout_ns = 0
-        self.is_const = False
-        self.last_hit_ps = 0
-        self.notified_ps = 0
-        self.counter = CounterData()
-        self.meter = Meter(packets=False)
-
-
-class IndirectMatch:
-    """A hit whose action comes from a profile's member; `entry` is what matched."""
-
-    __slots__ = ("action", "args", "counter", "entry", "hit", "meter")
-
-    def __init__(self, entry: TableEntry, action: int, args: tuple[int, ...]) -> None:
-        self.hit = entry.hit
-        self.action = action
-        self.args = args
-        self.entry = entry
-        self.counter = entry.counter
-        self.meter = entry.meter
+_CACHE_LIMIT: Final = 16384
+_LARGEST_PRIORITY: Final = (1 << 63) - 1
 
 
 class Table:
@@ -121,8 +57,10 @@ class Table:
         *,
         profile: ActionProfile | None = None,
         meter_packets: bool = False,
+        lock: RLock | None = None,
     ) -> None:
         self.decl = decl
+        self.lock = lock or RLock()
         #: Called when an entry with an idle timeout was added or changed.
         self.on_idle_entry: Callable[[Table, TableEntry], None] | None = None
         self._clock = clock
@@ -132,7 +70,11 @@ class Table:
         self.profile = profile
         #: Whether entries carry priorities.
         self.needs_priority = any(k.kind in ("ternary", "range", "optional") for k in decl.keys)
-        self._meter_packets = meter_packets
+        self._storage = EntryStorage(decl, meter_packets=meter_packets)
+        self._head = np.zeros(lay.HEAD_WORDS, dtype=np.uint64)
+        self._memory: MemoryIndex | None = None
+        self._shared = False
+        self._nothing: Record | None = None
         self._by_id = {a.p4info_id: i for i, a in enumerate(decl.actions) if a.p4info_id}
         self._entries: dict[tuple[MatchKey, int], TableEntry] = {}
         self._index: Index[TableEntry] = make_index(decl.keys)
@@ -141,9 +83,15 @@ class Table:
         self._handles = 0
         self._ages = decl.support_timeout
         if profile is not None:
-            profile.attach(self.check)
+            self._nothing = self._storage.nothing()
+            self._head[lay.HEAD_NOTHING] = self._nothing.address
+            self._head[lay.HEAD_EMPTY] = profile.empty_address
+            self._head[lay.HEAD_MEMBER] = profile.attach(
+                self.check, self._storage.layout, self._storage.data, self.action_index
+            )
         #: What runs when nothing matches; one object for the table's whole life.
-        self.default = TableEntry((), 0, 0, hit=False)
+        self.default = TableEntry((), 0, 0, self._storage, hit=False)
+        self._head[lay.HEAD_DEFAULT] = self.default.record.address
         self._restore_default()
         self._add_program_entries()
         #: The entry for the key, or the default entry; see `runtime.TableState`.
@@ -153,9 +101,7 @@ class Table:
 
     def count(self, match: Match, length_bytes: int) -> None:
         """Counts a packet on the matched entry, the default entry included."""
-        counter = cast("TableEntry | IndirectMatch", match).counter
-        counter.packets += 1
-        counter.bytes += length_bytes
+        cast("TableEntry | IndirectMatch", match).counter.count(length_bytes)
 
     def meter(self, match: Match, length_bytes: int, now_ps: int) -> Colour:
         """Runs the matched entry's meter."""
@@ -217,6 +163,26 @@ class Table:
         call = member.call
         return IndirectMatch(entry, self._by_id[call.action_id], call.args)
 
+    # --- native code ---
+
+    @locked
+    def share(self, machine: int) -> int:
+        """Puts the entries where native code finds them, from now on; gives the head's address.
+
+        `machine` is the address of the machine that the table belongs to.
+        """
+        self._head[lay.HEAD_MACHINE] = machine
+        if not self._shared:
+            self._shared = True
+            self._memory = make_memory_index(self._storage.layout.index, self._head)
+            for entry in self._entries.values():
+                self._index_in_memory(entry)
+        return address_of(self._head)
+
+    def _index_in_memory(self, entry: TableEntry) -> None:
+        if self._memory is not None:
+            self._memory.add(entry)
+
     # --- control plane ---
 
     def __len__(self) -> int:
@@ -230,6 +196,7 @@ class Table:
         """The entry with exactly this key and priority. Raises `BadValue` for a malformed key."""
         return self._entries.get((self._shape(key), priority))
 
+    @locked
     def insert(
         self,
         key: MatchKey,
@@ -255,6 +222,7 @@ class Table:
         self._set_extras(entry, metadata, idle_timeout_ns)
         return entry
 
+    @locked
     def modify(
         self,
         key: MatchKey,
@@ -275,27 +243,31 @@ class Table:
         self._set_extras(entry, metadata, idle_timeout_ns)
         return entry
 
+    @locked
     def delete(self, key: MatchKey, priority: int = 0) -> None:
         """Removes an entry. Raises `NoSuchEntry`, `ConstTable`, `BadValue`."""
         entry = self._writable(key, priority)
         self._let_go(entry)
         del self._entries[entry.key, priority]
         self._index.remove(entry)
+        if self._memory is not None:
+            self._memory.remove(entry)
         self._cache.clear()
 
+    @locked
     def restore(self, entry: TableEntry, target: Target) -> None:
         """Takes back the `delete` of an entry that did `target`, its counts and order included."""
         self._aim(entry, target)
-        self._entries[entry.key, entry.priority] = entry
-        self._index.add(entry)
-        self._cache.clear()
+        self._enter(entry)
 
+    @locked
     def clear(self) -> None:
         """Removes every entry that is not const; the default stays."""
         for entry in self.entries():
             if not entry.is_const:
                 self.delete(entry.key, entry.priority)
 
+    @locked
     def set_default(self, target: Target, metadata: bytes = b"") -> None:
         """Sets the default action. Raises `ConstTable` for a const default, else as `insert`."""
         if self.decl.const_default:
@@ -304,6 +276,7 @@ class Table:
         self._aim(self.default, target)
         self.default.metadata = metadata
 
+    @locked
     def reset_default(self) -> None:
         """Puts back the program's default action, with its counter and meter cleared."""
         if self.decl.const_default:
@@ -396,6 +369,8 @@ class Table:
                 f"table {self.name}: priority {priority}, but "
                 + ("it must not be negative" if self.needs_priority else "its keys take none")
             )
+        if priority > _LARGEST_PRIORITY:
+            raise ValueTooLarge(f"table {self.name}: priority {priority} exceeds 63 bits")
         if (shaped, priority) in self._entries:
             raise EntryExists(f"table {self.name} has an entry [{self.show_key(shaped)}] already")
         if len(self._entries) >= self.size:
@@ -405,14 +380,17 @@ class Table:
     def _place(
         self, shaped: MatchKey, priority: int, aim: Callable[[TableEntry], None]
     ) -> TableEntry:
-        entry = TableEntry(shaped, priority, self._handles + 1)
+        entry = TableEntry(shaped, priority, self._handles + 1, self._storage)
         aim(entry)
         self._handles += 1
-        entry.meter = Meter(packets=self._meter_packets)
-        self._entries[shaped, priority] = entry
-        self._index.add(entry)
-        self._cache.clear()
+        self._enter(entry)
         return entry
+
+    def _enter(self, entry: TableEntry) -> None:
+        self._entries[entry.key, entry.priority] = entry
+        self._index.add(entry)
+        self._index_in_memory(entry)
+        self._cache.clear()
 
     def _check_idle(self, idle_timeout_ns: int) -> None:
         if idle_timeout_ns < 0:
@@ -461,6 +439,7 @@ class Table:
         """Points an entry at a checked target; what it held before is let go of last."""
         choice = None
         member = None
+        cell = 0
         action, args = NO_ACTION, cast("tuple[int, ...]", ())
         if isinstance(target, ActionCall):
             action, args = self.action_index(target.action_id), target.args
@@ -469,14 +448,19 @@ class Table:
             if isinstance(target, MemberRef):
                 member = profile.member(target.member_id)
                 member.refs += 1
+                cell = member.cell.address
             elif isinstance(target, GroupRef):
-                profile.group(target.group_id).refs += 1
+                group = profile.group(target.group_id)
+                group.refs += 1
+                cell = group.choice.cell.address
             else:
                 choice = profile.add_one_shot(target, entry.choice)
+                cell = choice.cell.address
         self._let_go(entry)
         entry.target = target
         entry.action, entry.args = action, args
         entry.choice, entry.member = choice, member
+        self._storage.write(entry, cell)
 
     def _let_go(self, entry: TableEntry) -> None:
         profile = self.profile
@@ -501,7 +485,8 @@ class Table:
         entry.metadata = b""
         entry.cookie = 0
         entry.counter.set(0, 0)
-        entry.meter = Meter(packets=self._meter_packets)
+        entry.meter.clear()
+        self._storage.write(entry, 0)
 
     def _add_program_entries(self) -> None:
         keys = self.decl.keys
@@ -512,6 +497,7 @@ class Table:
             priority = const.priority if self.needs_priority else 0
             entry = self._place(self._check_room(key, priority), priority, lambda _: None)
             entry.action, entry.args = const.action, const.args
+            self._storage.write(entry, 0)
             entry.target = ActionCall(self.decl.actions[const.action].p4info_id, const.args)
             entry.is_const = const.is_const
             entry.last_hit_ps = entry.notified_ps = self._clock.now_ps

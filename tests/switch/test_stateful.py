@@ -33,10 +33,10 @@ def test_registers_start_at_their_initial_value_and_reset_in_place() -> None:
     array = register(8, initial=7)
     values = array.values
     array.write(2, 255)
-    assert values == [7, 7, 255, 7]
+    assert list(values) == [7, 7, 255, 7]
     assert array.read(2) == 255
     array.reset()
-    assert values == [7, 7, 7, 7]
+    assert list(values) == [7, 7, 7, 7]
     assert array.values is values
 
 

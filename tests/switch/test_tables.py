@@ -233,7 +233,7 @@ def test_direct_counters_count_hits_and_misses_apart() -> None:
 
 
 def test_direct_meters_are_per_entry() -> None:
-    table = Table(make_decl([key("exact", 8)]), VirtualClock(), meter_packets=True)
+    table = Table(make_decl([key("exact", 8)], direct_meter=0), VirtualClock(), meter_packets=True)
     table.insert((1,), set_(1)).meter.configure(MeterConfig(0, 1, 0, 2), 0)
     table.insert((2,), set_(2))
     colours = [table.meter(table.lookup((1,), b"", 0), 60, 0) for _ in range(3)]

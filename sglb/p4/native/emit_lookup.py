@@ -318,8 +318,10 @@ def _in_ranges(text: _Text, index: IndexLayout, record: str) -> str:
 
 def _natural(text: _Text, base: str, offset: int, width: int) -> str:
     """A value of `width` bits that lies in memory in its natural size."""
-    bits = lay.natural_bytes(width) * 8
-    value = text.load(f"i{bits}", base, offset)
+    size = lay.natural_bytes(width)
+    bits = size * 8
+    place = text.at(base, offset)
+    value = text.let(f"load i{bits}, ptr {place}, align {lay.alignment(size)}")
     return value if bits == width else text.let(f"trunc i{bits} {value} to i{width}")
 
 

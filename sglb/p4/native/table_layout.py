@@ -102,7 +102,10 @@ def natural_bytes(width: int) -> int:
 
 
 def alignment(size_bytes: int) -> int:
-    """What an address of a value of that size is a multiple of."""
+    """What an address of a value of that size is a multiple of; loads and stores must say so.
+
+    (LLVM takes wider integers to lie at multiples of 16.)
+    """
     return size_bytes if size_bytes <= 16 else 8
 
 

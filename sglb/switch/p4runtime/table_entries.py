@@ -269,15 +269,17 @@ class TableHandler:
     def _reset_default(self, table: TableBinding) -> Undo:
         entry = table.state.default
         target, metadata, cookie = entry.target, entry.metadata, entry.cookie
-        counter, packets, size = entry.counter, entry.counter.packets, entry.counter.bytes
-        meter, restore_meter = entry.meter, entry.meter.checkpoint()
+        cells = (entry.counter, *entry.meter.counts)
+        counts = [(cell.packets, cell.bytes) for cell in cells]
+        restore_meter = entry.meter.checkpoint()
         table.state.reset_default()
 
         def undo() -> None:
             table.state.set_default(target, metadata)
-            entry.cookie, entry.counter, entry.meter = cookie, counter, meter
-            counter.set(packets, size)
+            entry.cookie = cookie
             restore_meter()
+            for cell, (packets, size) in zip(cells, counts, strict=True):
+                cell.set(packets, size)
 
         return undo
 

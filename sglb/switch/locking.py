@@ -1,0 +1,34 @@
+"""One lock a switch: a packet sees a write whole or not at all, whatever thread it runs in.
+
+Whoever runs packets holds the lock from the first to the last, so a writer waits for the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from threading import RLock
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Lockable(Protocol):
+    """What `locked` methods belong to: `lock` is the switch's, or one of its own."""
+
+    lock: RLock
+
+
+L = TypeVar("L", bound=Lockable)
+
+
+def locked(method: Callable[Concatenate[L, P], R]) -> Callable[Concatenate[L, P], R]:
+    """The method under the lock of its object."""
+
+    @wraps(method)
+    def run(self: L, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self.lock:
+            return method(self, *args, **kwargs)
+
+    return run
