@@ -26,7 +26,7 @@ from controller.diff import (
 )
 from controller.paths import LinkState
 from controller.plan import OWNED_TABLES, PlanInputs, plan_switch
-from sglb.switch.p4runtime.status import P4RuntimeError
+from sglb.switch.p4runtime.status import Code, P4RuntimeError
 from sglb.syncmesh.dataplane import NOTIFY_GROUP, NOTIFY_SESSION
 
 #: What the SyncMesh agents own on every switch; the controller neither reads nor touches it.
@@ -35,6 +35,10 @@ FOREIGN = frozenset({Identity(GROUP, NOTIFY_GROUP), Identity(SESSION, NOTIFY_SES
 
 class ControllerError(RuntimeError):
     """A switch did not take what the controller wrote; says which, and which entries."""
+
+
+class SwitchUnavailableError(ControllerError):
+    """A switch is down: it has to be reconciled when it is back."""
 
 
 class Client(Protocol):
@@ -103,7 +107,7 @@ class Controller:
 
     def __init__(self, inputs: PlanInputs, clients: Mapping[int, Client]) -> None:
         self._inputs = inputs
-        self._empty: set[int] = set()
+        self._away: set[int] = set()
         self._known = {
             switch_id: self._introduce(switch_id, client) for switch_id, client in clients.items()
         }
@@ -137,17 +141,21 @@ class Controller:
     def update(self, state: LinkState) -> dict[int, int]:
         """Writes what a new state of the links changes; switch id -> number of updates.
 
-        Switches that need none are left out. Raises `ControllerError` after all switches were
-        tried; one that failed is read back before it is written again.
+        Switches that need none are left out, and so are those that are down, until `reconcile`.
+        Raises `ControllerError` after all switches were tried; one that failed is read back before
+        it is written again.
         """
         self._inputs = replace(self._inputs, state=state)
         found: dict[int, int] = {}
         failures: list[str] = []
         for switch_id in self._known:
-            if switch_id in self._empty:
+            if switch_id in self._away:
                 continue
             try:
                 change = self._bring(switch_id)
+            except SwitchUnavailableError:
+                self._away.add(switch_id)
+                continue
             except ControllerError as error:
                 failures.append(str(error))
                 continue
@@ -162,18 +170,19 @@ class Controller:
 
         This is also how an empty switch is filled. Entries of other owners' tables, their group
         and their session are left alone; const entries are the program's. Raises
-        `ControllerError`.
+        `ControllerError`, `SwitchUnavailableError` of it for a switch that is down.
         """
         known = self._known[switch_id]
         known.held = None
-        self._empty.discard(switch_id)
-        return Repair(self._name(switch_id), self._bring(switch_id), known.schema)
+        change = self._bring(switch_id)
+        self._away.discard(switch_id)
+        return Repair(self._name(switch_id), change, known.schema)
 
     def restarted(self, switch_id: int, incarnation: int) -> None:
         """The switch has started anew: `update` leaves it alone until `reconcile` has filled it."""
         incarnations = {**self._inputs.incarnations, switch_id: incarnation}
         self._inputs = replace(self._inputs, incarnations=incarnations)
-        self._empty.add(switch_id)
+        self._away.add(switch_id)
 
     def reconcile_all(self) -> dict[int, Repair]:
         """`reconcile` for every switch."""
@@ -182,7 +191,7 @@ class Controller:
     def _bring(self, switch_id: int) -> Difference:
         """Brings a switch to its plan; what that took."""
         known = self._known[switch_id]
-        held = Holdings(self._read(known)) if known.held is None else known.held
+        held = self._read(switch_id) if known.held is None else known.held
         desired = Holdings(e.encode(known.schema) for e in plan_switch(self._inputs, switch_id))
         change = difference(held, desired, known.initial)
         known.held = None  # unknown while writes are under way, and after one has failed
@@ -191,28 +200,36 @@ class Controller:
             try:
                 known.client.write(list(batch))
             except P4RuntimeError as error:
-                raise ControllerError(
-                    f"switch {self._name(switch_id)}: after {written} of {len(change)} updates: "
-                    f"{error}"
-                ) from error
+                where = f"after {written} of {len(change)} updates"
+                raise self._failure(switch_id, where, error) from error
             written += len(batch)
         known.held = desired
         return change
 
     # --- reading ----------------------------------------------------------------------------------
 
-    def _read(self, known: _Known) -> list[p4r.Entity]:
+    def _failure(self, switch_id: int, where: str, error: P4RuntimeError) -> ControllerError:
+        down = error.code is Code.UNAVAILABLE
+        kind = SwitchUnavailableError if down else ControllerError
+        return kind(f"switch {self._name(switch_id)}: {where}: {error}")
+
+    def _read(self, switch_id: int) -> Holdings:
         """What the switch holds of the controller's."""
+        known = self._known[switch_id]
         wanted: list[Any] = [P4MulticastGroupEntry(), P4CloneSessionEntry()]
         for name in OWNED_TABLES:
             wanted.append(P4TableEntry(name))
             if not known.schema.tables[name].pbuf.const_default_action_id:
                 wanted.append(P4TableEntry(name, is_default_action=True))
-        return [
+        try:
+            found = known.client.read_messages(wanted)
+        except P4RuntimeError as error:
+            raise self._failure(switch_id, "reading back", error) from error
+        return Holdings(
             entity
-            for entity in known.client.read_messages(wanted)
+            for entity in found
             if not entity.table_entry.is_const and identity(normal(entity)) not in FOREIGN
-        ]
+        )
 
 
 def _initial_action(table: p4i.Table) -> p4r.Action:

@@ -18,7 +18,7 @@ from functools import partial
 from finsy.proto import p4r
 
 from controller.agents import agent_config, allocation_of, static_ports
-from controller.controller import Controller
+from controller.controller import Controller, SwitchUnavailableError
 from controller.layout import FabricLayout
 from controller.paths import LinkState
 from controller.plan import PlanInputs, Target
@@ -28,9 +28,10 @@ from controller.timers import timers_of
 from sglb.fabric.control import FabricView
 from sglb.fabric.events import PortDownSeen, TableWritten
 from sglb.fabric.schema import ControlPlaneBlock
-from sglb.switch.clock import PS_PER_MS
+from sglb.switch.clock import PS_PER_MS, Handle
 from sglb.switch.config import SwitchConfig
 from sglb.switch.p4runtime.client import InProcessClient
+from sglb.switch.p4runtime.status import Code, P4RuntimeError
 from sglb.syncmesh import messages
 from sglb.syncmesh.dataplane import CODE_BEST, CODE_DOWN
 from sglb.syncmesh.driver import Event, ScheduledAgent
@@ -67,7 +68,9 @@ class FabricControl:
             delays.detection_ps,
             partial(self._slow_path.hearing, _PROBE),
         )
+        self._refills: dict[int, Handle] = {}
         self._updates = 0
+        self._agent_updates = 0
 
     def _allocate(self) -> dict[int, Allocation]:
         if self._policy != "glb":
@@ -97,7 +100,7 @@ class FabricControl:
         self._prober.start()
 
     def switch_restarted(self, switch_id: int) -> None:
-        """Fills the switch again, `restore_ms` after it came back.
+        """Fills the switch again, `restore_ms` after it came back, unless it is down again by then.
 
         It has a new incarnation, so that nobody takes old frames of it for new ones.
         """
@@ -106,17 +109,20 @@ class FabricControl:
         if switch_id in self._agents:
             self._agents[switch_id].kill()
         delay_ps = _delays(self._model.control_plane).restore_ps
-        self._view.clock.call_later(delay_ps, self._fill, switch_id)
+        if switch_id in self._refills:
+            self._refills[switch_id].cancel()
+        self._refills[switch_id] = self._view.clock.call_later(delay_ps, self._refill, switch_id)
 
     def rate_changed(self, link_id: int, rate_bps: int) -> None:
         """Weights and thresholds follow `reaction_ms` later."""
         self._slow_path.rate_changed(link_id, rate_bps)
 
     def report(self) -> Mapping[str, object]:
-        """Updates written, links that are not in plain use, profiles and counters of each agent."""
+        """Updates written, links that are not in plain use, profiles and counters of the agents."""
         names = {n.id: n.name for n in self._view.topology.switches}
         return {
             "table_updates": self._updates,
+            "agent_table_updates": self._agent_updates,
             "links": dict(self._slow_path.phases()),
             "profiles": {names[i]: a.summary() for i, a in self._allocations.items()},
             "agents": {names[i]: dict(a.stats().counters) for i, a in self._agents.items()},
@@ -137,6 +143,12 @@ class FabricControl:
 
     # --- inside -----------------------------------------------------------------------------------
 
+    def _refill(self, switch_id: int) -> None:
+        try:
+            self._fill(switch_id)
+        except SwitchUnavailableError:
+            return  # `switch_restarted` comes again
+
     def _fill(self, switch_id: int) -> None:
         """Brings a switch to its plan, starts its agent and its timers."""
         repair = self._controller.reconcile(switch_id)
@@ -144,7 +156,9 @@ class FabricControl:
         if self._policy == "glb":
             self._start_agent(switch_id)
         else:
-            self._agent_clients[switch_id].insert(static_ports(self._fabric.layout(switch_id)))
+            ports = list(static_ports(self._fabric.layout(switch_id)))
+            self._agent_clients[switch_id].insert(ports)
+            self._wrote(switch_id, len(ports))
             for port in self._ports_down(switch_id):
                 self._set_link(switch_id, port, CODE_DOWN)
         index = list(self._view.switches).index(switch_id)
@@ -166,6 +180,7 @@ class FabricControl:
             scenario.rng(f"agent {switch_id} {incarnation}"),
             partial(self._agent_event, switch_id),
             partial(self._ports_down, switch_id),
+            partial(self._agent_wrote, switch_id),
         )
         self._agents[switch_id].start()
 
@@ -178,6 +193,10 @@ class FabricControl:
         self._updates += updates
         now_ps = self._view.clock.now_ps
         self._view.log.append(TableWritten(now_ps, switch_id, "controller", updates))
+
+    def _agent_wrote(self, switch_id: int, updates: int) -> None:
+        self._agent_updates += updates
+        self._view.log.append(TableWritten(self._view.clock.now_ps, switch_id, "agent", updates))
 
     def _agent_event(self, switch_id: int, event: Event) -> None:
         match event:
@@ -209,7 +228,11 @@ class FabricControl:
             subject=0,
         )
         frame = messages.frame(self._view.topology.by_id(switch_id).mac, order.encode())
-        self._agent_clients[switch_id].packet_out(frame, egress_port=0, to_pipeline=1, pad=0)
+        try:
+            self._agent_clients[switch_id].packet_out(frame, egress_port=0, to_pipeline=1, pad=0)
+        except P4RuntimeError as error:
+            if error.code is not Code.UNAVAILABLE:
+                raise  # a switch that is down starts with no mark
 
 
 def _depth_unit_bytes(config: SwitchConfig, mtu_bytes: int) -> int:

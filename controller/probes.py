@@ -16,6 +16,7 @@ from finsy import P4PacketIn
 
 from sglb.fabric.topology import Topology
 from sglb.switch.clock import Handle, Scheduler
+from sglb.switch.p4runtime.status import Code, P4RuntimeError
 from sglb.syncmesh import messages
 from sglb.syncmesh.dataplane import REASON_PROBE
 
@@ -101,6 +102,13 @@ class Prober:
 
     def _probe(self, switch_id: int) -> None:
         self._clock.call_later(self._interval_ps, self._probe, switch_id)
+        try:
+            self._send(switch_id)
+        except P4RuntimeError as error:
+            if error.code is not Code.UNAVAILABLE:
+                raise  # a switch that is down says nothing
+
+    def _send(self, switch_id: int) -> None:
         mac = self._topology.by_id(switch_id).mac
         for port, ear in self._ears[switch_id].items():
             if ear.port_up:

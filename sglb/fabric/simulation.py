@@ -267,9 +267,12 @@ class Simulation:
                 for link in fault.links:
                     self._set_carrier(link)
             case FaultKind.SWITCH_DOWN | FaultKind.SWITCH_UP:
+                # A switch comes back empty; what it had queued and learned is gone.
                 if fault.kind is FaultKind.SWITCH_UP:
-                    # A switch comes back empty; what it had queued and learned is gone.
                     self.switches[fault.switch_id].load(self._program)
+                else:
+                    self.switches[fault.switch_id].unload()
+                self.services[fault.switch_id].power(fault.kind is FaultKind.SWITCH_UP)
                 for link in self.scenario.topology.ports(fault.switch_id).values():
                     self._set_carrier(link)
                 if fault.kind is FaultKind.SWITCH_UP:

@@ -134,17 +134,31 @@ class Switch:
             lose=self._lose,
             transmit=self._transmitted,
         )
-        if self._pipeline is not None:
-            self._pipeline.retired = True
-            for port in self.ports.values():
-                self._traffic.flush(port, DropReason.RELOADED)
-        self.replication.reset()
+        self._retire()
         self.digests.load(frozenset(state.digest_ids.values()))
         self._idle.watch(state.tables)
         self._state = state
         self._hashes = engine.hashes
         self._pipeline = self._traffic.egress = pipeline
         pipeline.recorder = self._recorder
+
+    def unload(self) -> None:
+        """The switch stops, as one without power: no program, no timers; packets are lost.
+
+        Its ports keep their state. `load` makes it start anew.
+        """
+        self.generator.stop_all()
+        self._retire()
+        self.digests.load(frozenset())
+        self._idle.watch(())
+        self._state = self._pipeline = None  # the traffic manager still loses what is under way
+
+    def _retire(self) -> None:
+        if self._pipeline is not None:
+            self._pipeline.retired = True
+            for port in self.ports.values():
+                self._traffic.flush(port, DropReason.RELOADED)
+        self.replication.reset()
 
     def set_custom_crc(self, name: str, model: CrcModel) -> None:
         """Gives `crc16_custom` or `crc32_custom` other parameters, for `hash` and selectors.
@@ -234,7 +248,7 @@ class Switch:
         self.replication.ports_changed()
         if not up:
             self._traffic.flush(port, DropReason.PORT_DOWN)
-        if self.config.port_events:
+        if self.config.port_events and self._pipeline is not None:
             config = self.config
             frame = event_frame(
                 config.event_ethertype,

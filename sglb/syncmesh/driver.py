@@ -13,9 +13,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Protocol
 
-from finsy import P4PacketIn
+from finsy import P4PacketIn, P4PacketOut
 
 from sglb.switch.clock import PS_PER_NS, PS_PER_S, Handle, Scheduler
+from sglb.switch.p4runtime.status import Code, P4RuntimeError
 from sglb.syncmesh.agent import Agent
 from sglb.syncmesh.config import AgentConfig
 from sglb.syncmesh.effects import Effect, LinkDown, LinkRecovered, NeighbourChanged
@@ -55,6 +56,10 @@ class AsyncSwitchClient(Protocol):
         """All packet-ins from now on."""
 
 
+def _uncounted(_: int) -> None:
+    pass
+
+
 def _none() -> Iterable[int]:
     return ()
 
@@ -65,7 +70,10 @@ class ScheduledAgent:
     `ports_down` gives the switch's ports without a link, as `P4RuntimeService.port_states` knows them:
     P4Runtime has no message for that, and the data plane had no event of a port that was down before.
 
-    The client belongs to the agent: its packet-ins go nowhere else. Errors of the client pass through.
+    `on_write` is told how many table and replication entries were written. The client belongs to the
+    agent: its packet-ins go nowhere else. When the switch is down (UNAVAILABLE) the agent falls silent
+    for good, as it would with its switch; another one starts when the switch is back. Other errors of
+    the client pass through.
     """
 
     def __init__(
@@ -76,10 +84,12 @@ class ScheduledAgent:
         rng: random.Random,
         on_event: Callable[[Event], None] = _ignore,
         ports_down: Callable[[], Iterable[int]] = _none,
+        on_write: Callable[[int], None] = _uncounted,
     ) -> None:
         self._agent = Agent(config, rng)
         self._client = client
         self._clock = clock
+        self._on_write = on_write
         self._on_event = on_event
         self._ports_down = ports_down
         self._tables = AgentTables()
@@ -94,15 +104,19 @@ class ScheduledAgent:
 
     def start(self) -> None:
         """Reads what the switch holds, fills the agent's tables and goes on from there."""
+        try:
+            self._tables.found(self._client.read(OWNED))
+            announced: dict[int, int] = {}
+            if not self.config.new_data_plane:
+                announced = announced_codes(self._client.read(ANNOUNCED))
+        except P4RuntimeError as error:
+            self._failed(error)
+            return
         self._running = True
-        self._tables.found(self._client.read(OWNED))
-        announced: dict[int, int] = {}
-        if not self.config.new_data_plane:
-            announced = announced_codes(self._client.read(ANNOUNCED))
         self._client.on_packet_in(self._packet_in)
         self._do(self._agent.start(self._clock.now_ps, announced))
         self._do(self._agent.without_carrier(self._clock.now_ps, self._ports_down()))
-        self._client.write(self._tables.leftovers())
+        self._write(self._tables.leftovers())
 
     def stop(self) -> None:
         """Says BYE and falls silent."""
@@ -117,8 +131,9 @@ class ScheduledAgent:
             self._timer = None
 
     def clear_link(self, port: int) -> None:
-        """See `Agent.clear_link`."""
-        self._do(self._agent.clear_link(self._clock.now_ps, port))
+        """See `Agent.clear_link`; an agent that fell silent does nothing."""
+        if self._running:
+            self._do(self._agent.clear_link(self._clock.now_ps, port))
 
     def stats(self) -> AgentStats:
         """See `Agent.stats`."""
@@ -138,9 +153,26 @@ class ScheduledAgent:
             if isinstance(effect, NeighbourChanged | LinkDown | LinkRecovered):
                 self._on_event(effect)
             else:
-                self._client.write(self._tables.updates(effect))
+                self._write(self._tables.updates(effect))
         if self._running:
             self._arm()
+
+    def _write(self, updates: list[Any]) -> None:
+        if not self._running:
+            return
+        try:
+            self._client.write(updates)
+        except P4RuntimeError as error:
+            self._failed(error)
+            return
+        entries = sum(not isinstance(update, P4PacketOut) for update in updates)
+        if entries:
+            self._on_write(entries)
+
+    def _failed(self, error: P4RuntimeError) -> None:
+        if error.code is not Code.UNAVAILABLE:
+            raise error
+        self.kill()
 
     def _arm(self) -> None:
         due_ps = self._agent.deadline_ps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,7 +66,10 @@ class Run:
 
     def written(self) -> list[float]:
         """Times in us of the controller's writes after the start."""
-        return sorted({e.time_ps / PS_PER_US for e in self.events(TableWritten) if e.time_ps})
+        return sorted({e.time_ps / PS_PER_US for e in self.wrote("controller") if e.time_ps})
+
+    def wrote(self, writer: str) -> list[TableWritten]:
+        return [e for e in self.events(TableWritten) if e.writer == writer]
 
     def reader(self, switch_id: int) -> InProcessClient:
         """A client that is not primary."""
@@ -203,8 +207,8 @@ def test_a_switch_that_restarts_is_filled_again_and_used_again(policy: str) -> N
     assert run.result.completed
     assert run.result.control["links"] == {}
     assert run.down_lanes() == []
-    refilled = [e for e in run.events(TableWritten) if e.time_ps == 440 * PS_PER_US]
-    assert [run.topology.by_id(e.node).name for e in refilled] == ["spine0"]
+    refilled = [e for e in run.wrote("controller") if e.time_ps == 440 * PS_PER_US]
+    assert {run.topology.by_id(e.node).name for e in refilled} == {"spine0"}
     # spine0 is away for 340 of about 1100 us.
     assert run.sent("spine0", "leaf1") > run.sent("spine1", "leaf1") / 2
 
@@ -259,6 +263,53 @@ def test_a_restarted_switch_that_is_still_empty_gets_no_changes() -> None:
     assert run.result.completed
     assert {420, 440} <= set(run.written())
     assert run.result.control["links"] == {}
+
+
+def test_a_dead_switch_takes_no_writes() -> None:
+    # spine0 dies at 100; at 420 tables follow a rate that changed at 360. Its neighbours tell routing.
+    rate = {"at_us": 360, "rate": {"link": "leaf1-spine1", "gbps": 12.5}}
+    run = Run("glb", kib=1024, faults=[RESTART[0], rate])
+    assert run.result.completed
+    spine0 = run.id("spine0")
+    assert run.simulation.switches[spine0].program is None
+    dead = [e for e in run.events(TableWritten) if e.node == spine0 and e.time_ps > 100 * PS_PER_US]
+    assert dead == []
+    assert {270, 420} <= set(run.written())
+
+
+@pytest.mark.parametrize("policy", ["spray", "glb"])
+def test_a_switch_that_dies_again_before_it_is_filled_is_filled_when_it_stays(policy: str) -> None:
+    # Back at 200, to be filled at 240, but gone at 220; back at 230, filled at 270.
+    faults = [
+        {"at_us": 100, "down_switch": "spine0"},
+        {"at_us": 200, "up_switch": "spine0"},
+        {"at_us": 220, "down_switch": "spine0"},
+        {"at_us": 230, "up_switch": "spine0"},
+    ]
+    run = Run(policy, kib=2048, faults=faults, transport={"rto_us": 50, "rto_max_us": 100})
+    assert run.result.completed
+    spine0 = run.id("spine0")
+    at_us = {e.time_ps / PS_PER_US for e in run.wrote("controller") if e.node == spine0}
+    assert min(t for t in at_us if t > 100) == 270
+    assert run.result.control["links"] == {}
+    assert run.sent("spine0", "leaf1") > 0
+
+
+def test_what_agents_write_is_logged() -> None:
+    run = Run("glb", kib=64)
+    first: Counter[int] = Counter()
+    for event in run.wrote("agent"):
+        first[event.node] += event.updates if not event.time_ps else 0
+    # A leaf: a profile, two ports, the group and the session of listeners, an entry each. A spine hears
+    # of nobody.
+    assert first == {run.id(n): 5 for n in ("leaf0", "leaf1")} | {
+        run.id(n): 4 for n in ("spine0", "spine1")
+    }
+    later = [e for e in run.wrote("agent") if e.time_ps]
+    assert {e.node for e in later} == set(first)  # each finds its neighbours
+    control = run.result.control
+    assert control["agent_table_updates"] == sum(e.updates for e in run.wrote("agent"))
+    assert control["table_updates"] == sum(e.updates for e in run.wrote("controller"))
 
 
 def test_neighbours_believe_a_restarted_switch() -> None:

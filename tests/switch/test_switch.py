@@ -447,6 +447,36 @@ def test_timers_reach_the_program() -> None:
 # --- programs -------------------------------------------------------------------------------------
 
 
+def test_a_switch_that_is_unloaded_is_dead_until_it_is_loaded() -> None:
+    bench = Bench()
+    program = bench.switch.program
+    assert program is not None
+    bench.switch.start_generator(TimerApp(5, period_ps=US))
+    bench.clock.run(until_ps=US)
+    bench.switch.unload()
+    assert bench.switch.program is None
+    assert bench.clock.next_ps() is None  # no timer ticks
+    bench.drops.clear()
+    assert bench.run(op(0)) == []
+    bench.switch.set_port_state(2, up=False)
+    bench.clock.run()
+    assert [drop.reason for drop in bench.drops] == [DropReason.NO_PROGRAM]  # the frame, no event
+    assert not bench.switch.port_live(2)
+    bench.switch.load(program)
+    assert bench.register("timers").values[5] == 0
+    assert [s.port for s in bench.run(op(0))] == [1]
+    assert bench.switch.generator.running == ()
+
+
+def test_a_switch_that_is_unloaded_loses_what_it_held() -> None:
+    bench = Bench()
+    bench.switch.receive(1, op(0))
+    bench.switch.unload()
+    bench.clock.run()
+    assert [drop.reason for drop in bench.drops] == [DropReason.RELOADED]
+    bench.switch.unload()  # twice is once
+
+
 def test_without_a_program_packets_are_dropped() -> None:
     clock = VirtualClock()
     switch = Switch(None, SwitchConfig(), clock, name="s1", rng=random.Random(1))

@@ -41,8 +41,9 @@ class ClientError(P4RuntimeError):
 class InProcessClient:
     """One controller session. Opens a stream and asks to be primary with `election_id`.
 
-    `is_primary` tells whether it is. `delay_ps` is how long a message from the switch takes. Raises
-    `P4RuntimeError` when the service refuses the session.
+    `is_primary` tells whether it is. `delay_ps` is how long a message from the switch takes. When the
+    switch was down and is back, the client has opened another stream and asked again; in between, all
+    it does raises UNAVAILABLE. Raises `P4RuntimeError` when the service refuses the session.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class InProcessClient:
         self._open = True
         self._stream = service.open_stream(self._received)
         self.ask_primary(election_id)
+        service.on_power(self._power)
 
     # --- session ----------------------------------------------------------------------------------
 
@@ -84,6 +86,13 @@ class InProcessClient:
         self._open = False
         self.is_primary = False
         self._stream.close()
+
+    def _power(self, on: bool) -> None:
+        if on and self._open:
+            self._stream = self.service.open_stream(self._received)
+            self.ask_primary(self.election_id)
+        elif not on:
+            self.is_primary = False
 
     def on_primary(self, callback: Callable[[bool], None]) -> None:
         """`callback(is_primary)` is called when the session gains or loses that."""

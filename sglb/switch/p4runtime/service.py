@@ -59,6 +59,7 @@ class Stream:
         self._send = send
         self._session: Session | None = None
         self._closed = False
+        self._broken = False
 
     def receive(self, request: p4r.StreamMessageRequest) -> None:
         """Handles a message from the client.
@@ -66,6 +67,12 @@ class Stream:
         Raises `P4RuntimeError` where the stream has to end with that status (it is closed then);
         other mistakes are answered with a StreamError message.
         """
+        self._service.check_power()
+        if self._broken:
+            raise P4RuntimeError(
+                Code.UNAVAILABLE,
+                f"device {self._service.device_id} has restarted since: open another stream",
+            )
         if self._closed:
             raise P4RuntimeError(Code.FAILED_PRECONDITION, "the stream is closed")
         match request.WhichOneof("update"):
@@ -87,9 +94,15 @@ class Stream:
     def close(self) -> None:
         """The client is gone."""
         self._closed = True
+        self._service.forget(self)
         if self._session is not None:
             self._service.arbitration.close(self._session)
             self._session = None
+
+    def break_off(self) -> None:
+        """The switch is gone, and what it knew of the client with it."""
+        self._closed = self._broken = True
+        self._session = None
 
     def _answer(
         self,
@@ -137,6 +150,9 @@ class P4RuntimeService:
         self._pipelines = PipelineConfigs(
             switch, clock, self.options.translation, self.options.include_dirs
         )
+        self._streams: list[Stream] = []
+        self._powered = True
+        self._power_listeners: list[Callable[[bool], None]] = []
         self._port_listeners: list[Callable[[int, bool], None]] = []
         self._next_port_event = switch.on_port_event
         switch.on_port_event = self._port_event
@@ -149,12 +165,51 @@ class P4RuntimeService:
         """The device's id."""
         return self.arbitration.device_id
 
+    # --- the switch's power -----------------------------------------------------------------------
+
+    def power(self, on: bool) -> None:
+        """The machine that this service runs on goes down, or is back with nothing remembered.
+
+        While it is down every RPC and stream message ends with UNAVAILABLE; streams break, and with
+        them sessions and elections. The switch itself is `Switch.unload`ed and loaded by the caller,
+        before this call.
+        """
+        if on == self._powered:
+            return
+        self._powered = on
+        if not on:
+            for stream in self._streams:
+                stream.break_off()
+            self._streams.clear()
+            self.arbitration = Arbitration(
+                self.device_id, max_sessions=self.options.max_streams_per_role
+            )
+        for listener in tuple(self._power_listeners):
+            listener(on)
+
+    def on_power(self, callback: Callable[[bool], None]) -> None:
+        """`callback(on)` is called when the switch goes down or is back: clients reconnect then."""
+        self._power_listeners.append(callback)
+
+    def check_power(self) -> None:
+        """UNAVAILABLE while the switch is down."""
+        if not self._powered:
+            raise P4RuntimeError(
+                Code.UNAVAILABLE, f"device {self.device_id} ({self.switch.name}) is down"
+            )
+
+    def forget(self, stream: Stream) -> None:
+        """A stream was closed."""
+        if stream in self._streams:
+            self._streams.remove(stream)
+
     # --- unary RPCs -------------------------------------------------------------------------------
 
     def capabilities(
         self, request: p4r.CapabilitiesRequest | None = None
     ) -> p4r.CapabilitiesResponse:
         """Capabilities; NOT_FOUND for another device's id (0 asks for none)."""
+        self.check_power()
         if request is not None and request.device_id:
             self.arbitration.check_device(request.device_id)
         return p4r.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
@@ -163,6 +218,7 @@ class P4RuntimeService:
         self, request: p4r.SetForwardingPipelineConfigRequest
     ) -> p4r.SetForwardingPipelineConfigResponse:
         """SetForwardingPipelineConfig; see `pipeline_config` for what a config holds."""
+        self.check_power()
         role = self.arbitration.check_primary(
             request.device_id, request.role, _election_id(request)
         )
@@ -177,6 +233,7 @@ class P4RuntimeService:
         self, request: p4r.GetForwardingPipelineConfigRequest
     ) -> p4r.GetForwardingPipelineConfigResponse:
         """GetForwardingPipelineConfig."""
+        self.check_power()
         self.arbitration.check_device(request.device_id)
         return self._pipelines.get(request.response_type)
 
@@ -186,6 +243,7 @@ class P4RuntimeService:
         Raises `P4RuntimeError`: with UNKNOWN and one detail per update when updates failed, with
         another code and no details when the request as a whole is refused.
         """
+        self.check_power()
         role = self.arbitration.check_primary(
             request.device_id, request.role, _election_id(request)
         )
@@ -248,6 +306,7 @@ class P4RuntimeService:
         of the batch are wrong, the iterator gives what the others found and then raises UNKNOWN with
         one detail per request.
         """
+        self.check_power()
         self.arbitration.check_device(request.device_id)
         scope = self.arbitration.role(request.role).scope
         bound = self._bound()
@@ -286,7 +345,10 @@ class P4RuntimeService:
 
     def open_stream(self, send: Send) -> Stream:
         """A StreamChannel; `send` is called with each message for the client."""
-        return Stream(self, send)
+        self.check_power()
+        stream = Stream(self, send)
+        self._streams.append(stream)
+        return stream
 
     def role_of(self, session: Session | None) -> RoleState:
         """The role whose primary a session is; PERMISSION_DENIED for everybody else."""
