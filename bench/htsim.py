@@ -1,7 +1,7 @@
 """Runs csg-htsim's RoCE simulator, built elsewhere, on a permutation; a peer for `bench/sim.py`.
 
 https://github.com/Broadcom/csg-htsim, program `sim/datacenter/htsim_roce`. Nothing of it is part of
-sglb. It is given a topology (`.topo`) and a connection matrix (`.cm`) in its own formats, and its CPU time
+sglb. It is given a topology (`.topo`) and a connection matrix (`.cm`) in its own formats; its CPU time
 is read from the system: from the line with which it says that it starts simulating, to its end.
 """
 
@@ -81,8 +81,8 @@ class Result:
 def run(program: Path, fabric: Fabric, flows: Sequence[tuple[int, int, int]], seed: int) -> Result:
     """One run of RoCE with PFC over ECMP. `flows` are (src, dst, bytes).
 
-    Packet-hops: data packets and their acknowledges, one each, over the links of each flow's path; resent
-    packets are charged the mean path. Raises RuntimeError when the program fails.
+    Packet-hops: data packets and their acknowledges, one each, over the links of each flow's path;
+    packets sent again are charged the mean path. Raises RuntimeError when the program fails.
     """
     with tempfile.TemporaryDirectory() as folder:
         topo, matrix = Path(folder, "fabric.topo"), Path(folder, "flows.cm")
@@ -93,7 +93,7 @@ def run(program: Path, fabric: Fabric, flows: Sequence[tuple[int, int, int]], se
             *("-strat", "ecmp_host", "-paths", 128, "-linkspeed", fabric.rate_gbps * 1000),
             *("-q", 1000, "-end", 100_000, "-seed", seed, "-o", Path(folder, "out.dat")),
         ]
-        lines, loop_s, peak_mib = _watch([str(program), *map(str, arguments)])
+        lines, loop_s, peak_mib = _watch([str(program.resolve()), *map(str, arguments)], folder)
     text = "\n".join(lines)
     sent = _PACKETS.search(text)
     if sent is None:
@@ -115,13 +115,15 @@ def _matrix(hosts: int, flows: Iterable[tuple[int, int, int]]) -> str:
     return "\n".join([f"Nodes {hosts}", f"Connections {len(lines)}", *lines]) + "\n"
 
 
-def _watch(command: list[str]) -> tuple[list[str], float, float]:
+def _watch(command: list[str], folder: str) -> tuple[list[str], float, float]:
     """Lines of a program's output, CPU seconds since it said that it starts, peak MiB.
 
     A pseudo terminal, so that it does not hold its lines back.
     """
     reader, writer = pty.openpty()
-    process = subprocess.Popen(command, stdout=writer, stderr=writer, stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, stdout=writer, stderr=writer, stdin=subprocess.DEVNULL, cwd=folder
+    )
     os.close(writer)
     lines: list[str] = []
     before = 0.0

@@ -6,8 +6,9 @@ plane and the agents for what they see and write. Nodes and links are ids of the
 
 from __future__ import annotations
 
+import bisect
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -28,7 +29,10 @@ class LossReason(enum.StrEnum):
     LINK_DOWN = "link down"
     BLACKHOLE = "black hole"
     RANDOM_LOSS = "random loss"
+    BIT_ERRORS = "bit errors"
     QUEUE_FULL = "queue full"
+    HEADROOM = "headroom exceeded"
+    STORM = "pause storm"
     NO_PATH = "no live path"
     PROGRAM = "dropped by the program"
     SWITCH_DOWN = "switch down"
@@ -143,6 +147,26 @@ class FlowCompleted(Event):
     flow_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class PauseSent(Event):
+    """Node `node` told the peer at `port` to stop (`xoff`) sending a class, or to go on."""
+
+    node: int
+    port: int
+    traffic_class: int
+    xoff: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PauseStorm(Event):
+    """The watchdog of a paused queue has stepped in (`begins`), or sees no more pauses."""
+
+    node: int
+    port: int
+    traffic_class: int
+    begins: bool
+
+
 E = TypeVar("E", bound=Event)
 
 
@@ -159,6 +183,16 @@ class EventLog:
                 f"{event} is older than the record before it, at {self._events[-1].time_ps} ps"
             )
         self._events.append(event)
+
+    def merge(self, events: Sequence[Event]) -> None:
+        """Add records in order of time, the first of which may be older than the last ones here."""
+        if not events:
+            return
+        place = bisect.bisect_right(self._events, events[0].time_ps, key=lambda e: e.time_ps)
+        tail = self._events[place:]
+        if tail:
+            events = sorted([*tail, *events], key=lambda e: e.time_ps)
+        self._events[place:] = events
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self._events)

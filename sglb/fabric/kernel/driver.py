@@ -1,0 +1,76 @@
+"""Drivers: run a fabric's events, a window of time after the other.
+
+Whatever one node does to another takes at least the lookahead (the shortest wire, or the way to the
+control plane): within a window of that length every node can run alone. The *window kernel* does so,
+each node with a heap of its own, and so with its state in the cache. The *heap kernel* has one heap for
+all nodes, runs the same windows in strict order of time, and is the window kernel's oracle: a node's
+events come in the same order in both, so everything comes out the same.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sglb.fabric.kernel.hosts import host_event
+from sglb.switch.core import model as m
+from sglb.switch.core.heap import NEVER, index_of, kind_of, node_of, peek, pop
+from sglb.switch.core.jit import compiled
+from sglb.switch.core.switch import switch_event
+from sglb.switch.core.world import World
+
+#: A run cannot go on with these: the memory was too small, or the program failed.
+FATAL: Final = m.HALT_ROWS | m.HALT_HEAP | m.HALT_BLOBS | m.HALT_PROGRAM
+
+
+@compiled
+def _run_heap(world: World, heap: int, end: int) -> int:
+    """Runs one heap's events before `end`; how many those were."""
+    w = world.w
+    count = 0
+    while peek(world, heap) < end:
+        time, order, arg = pop(world, heap)
+        node = node_of(order)
+        w[m.NOW] = time
+        count += 1
+        if node < w[m.SWITCHES]:
+            switch_event(world, node, kind_of(order), index_of(order), arg, time)
+        else:
+            host_event(world, node, kind_of(order), index_of(order), arg, time)
+        if w[m.HALT] & FATAL:
+            if w[m.FAILED_NODE] < 0:
+                w[m.FAILED_NODE] = node
+            break
+    return count
+
+
+@compiled
+def _earliest(world: World) -> int:
+    """Time of the first event of all heaps, NEVER when all are empty."""
+    found = NEVER
+    for heap in range(world.w[m.HEAPS]):
+        first = peek(world, heap)
+        if first < found:
+            found = first
+    return found
+
+
+@compiled
+def run(world: World, limit: int, lookahead: int) -> int:
+    """Runs the events before `limit` in windows of at most `lookahead` ps.
+
+    Ends early, after a whole window, when something halts it; at once when that is fatal. Gives the
+    time up to which all events have run, or NEVER when none is left.
+    """
+    w = world.w
+    heaps = w[m.HEAPS]
+    while True:
+        start = _earliest(world)
+        if start >= limit:
+            return NEVER if start == NEVER else limit
+        end = min(start + lookahead, limit)
+        for heap in range(heaps):
+            w[m.EVENTS_RUN] += _run_heap(world, heap, end)
+            if w[m.HALT] & FATAL:
+                return w[m.NOW]
+        if w[m.HALT]:
+            return end
