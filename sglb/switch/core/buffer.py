@@ -14,7 +14,7 @@ stands at its threshold or above after a packet is to pause its peer; that packe
 so the headroom (`G_ROOM`) holds exactly what comes after the pause was decided. While paused, packets
 that find the group at its threshold go to headroom; without a pool's room any packet does. What does
 not fit there is lost. What leaves empties the headroom first. The peer may go on once the headroom is
-empty and the group is `C_XON_OFFSET` below the threshold, or empty.
+empty and the group is below the threshold by more than `C_XON_OFFSET`, or empty.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def calm(world: World, node_record: int, settings: int, group: int) -> bool:
         return False
     held = w[group + m.G_BYTES]
     threshold = xoff_threshold(world, node_record, settings)
-    return held == 0 or held + w[settings + m.C_XON_OFFSET] <= threshold
+    return held == 0 or held + w[settings + m.C_XON_OFFSET] < threshold
 
 
 @inlined

@@ -282,7 +282,7 @@ C_ALPHA_NUM: Final = 3  #: dynamic threshold alpha = num / den
 C_ALPHA_DEN: Final = 4  #: 0: no dynamic threshold
 C_RESERVED: Final = 5  #: bytes of its own before the shared pool is used
 C_XOFF: Final = 6  #: static XOFF threshold of a priority group, bytes; 0: dynamic by alpha
-C_XON_OFFSET: Final = 7  #: XON when this many bytes below XOFF
+C_XON_OFFSET: Final = 7  #: XON when more than this many bytes below XOFF
 C_LIMIT: Final = 9  #: tail drop of an egress queue, bytes; -1 for none
 C_LIMIT_PACKETS: Final = 10  #: -1 for none
 C_PAUSE_QUANTA: Final = 11  #: what a pause frame asks for, times of 512 bits

@@ -274,7 +274,7 @@ def _pause(world: World, port: int, cls: int, quanta: int, now: int) -> None:
 @compiled
 def pause_arrives(world: World, port: int, now: int) -> None:
     """An EV_PAUSE: takes the pause frame off the wire; it takes effect now, unless it was lost."""
-    row = arrive_pause(world, port, now)
+    row = arrive_pause(world, port)
     if row >= 0:
         pause_received(world, port, row, now)
         row_free(world, row)
