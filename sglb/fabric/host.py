@@ -21,10 +21,10 @@ from sglb.fabric.roce import FrameError, Framer, Path
 from sglb.fabric.topology import HostAddress
 from sglb.switch.clock import Scheduler
 
-_FIRST_QP = 0x100
+FIRST_QP = 0x100
 # Source ports from the dynamic range, as the RoCEv2 annex (A17.9.2) recommends for entropy.
-_FIRST_PORT = 0xC000
-_PORT_BITS = 14
+FIRST_PORT = 0xC000
+PORT_BITS = 14
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class Host:
         self._send = send
         self._rng = rng
         self._ip = address.ipv4.packed if config.ip_version == 4 else address.ipv6.packed
-        self._next_qp = _FIRST_QP
+        self._next_qp = FIRST_QP
         self._acks: deque[bytes] = deque()
         self._waiting: deque[SendQueue] = deque()
         self._is_waiting: set[int] = set()
@@ -178,7 +178,7 @@ class Host:
         return number
 
     def _path_to(self, peer: Host) -> Path:
-        port = _FIRST_PORT + self._rng.getrandbits(_PORT_BITS)
+        port = FIRST_PORT + self._rng.getrandbits(PORT_BITS)
         version = self.config.ip_version
         return Path(self.address, peer.address, self._gateway_mac, port, version)
 
