@@ -8,11 +8,12 @@ The parameters that crc16_custom and crc32_custom have before anybody sets them 
 from __future__ import annotations
 
 import binascii
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+from sglb.p4.random_stream import RandomStream
 
 HashFunction = Callable[[bytes], int]
 
@@ -61,13 +62,18 @@ def crc_table(model: CrcModel) -> tuple[int, ...]:
     return tuple(table)
 
 
+def crc_start(model: CrcModel) -> int:
+    """What the register holds before the first byte."""
+    return _reflect(model.initial, model.width) if model.reflect_in else model.initial
+
+
 def make_crc(model: CrcModel) -> HashFunction:
     """The function that computes `model` over bytes, one table step a byte."""
     table, final_xor, width = crc_table(model), model.final_xor, model.width
     flip = model.reflect_in != model.reflect_out
 
+    start = crc_start(model)
     if model.reflect_in:
-        start = _reflect(model.initial, width)
 
         def reflected(data: bytes) -> int:
             register = start
@@ -80,7 +86,7 @@ def make_crc(model: CrcModel) -> HashFunction:
     shift, mask = width - 8, (1 << width) - 1
 
     def straight(data: bytes) -> int:
-        register = model.initial
+        register = start
         for byte in data:
             register = register << 8 & mask ^ table[register >> shift ^ byte]
         return (_reflect(register, width) if flip else register) ^ final_xor
@@ -133,7 +139,7 @@ class HashAlgorithms:
     whatever the data.
     """
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: RandomStream) -> None:
         self._custom = {"crc16_custom": make_crc(CRC16), "crc32_custom": make_crc(CRC32)}
         self._functions: dict[str, HashFunction] = {
             "crc16": crc16,
@@ -143,7 +149,7 @@ class HashAlgorithms:
             "identity": identity,
             "crc16_custom": lambda data: self._custom["crc16_custom"](data),
             "crc32_custom": lambda data: self._custom["crc32_custom"](data),
-            "random": lambda _data: rng.getrandbits(32),
+            "random": lambda _data: rng.bits(32),
         }
 
     def __getitem__(self, name: str) -> HashFunction:

@@ -17,7 +17,6 @@ leave open at the packet's end are zeros, and the payload starts at the next who
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,6 +29,7 @@ from sglb.p4.hashing import HashAlgorithms
 from sglb.p4.interp_code import Link, Machine, Run, Unit
 from sglb.p4.interp_parser import STATE_LIMIT, emit_parser
 from sglb.p4.interp_stmt import proc_name
+from sglb.p4.random_stream import RandomStream
 from sglb.p4.runtime import PacketContext, PipelineState
 
 # Importing them registers their translators.
@@ -47,13 +47,20 @@ class Interpreter:
 
     `state` must align with the program's tables, instances and value sets, and is held on to: the
     target may change what its objects contain, but not swap the objects. `rng` feeds `random` and
-    `HashAlgorithm.random`. Not for use by several threads at once. ValueError when the program
+    `HashAlgorithm.random`; `hashes` are the target's own functions, if it has some. Not for use by
+    several threads at once. ValueError when the program
     names an extern, algorithm or core error that doesn't exist.
     """
 
-    def __init__(self, program: ir.Program, state: PipelineState, rng: random.Random) -> None:
+    def __init__(
+        self,
+        program: ir.Program,
+        state: PipelineState,
+        rng: RandomStream,
+        hashes: HashAlgorithms | None = None,
+    ) -> None:
         self.program = program
-        self.hashes = HashAlgorithms(rng)
+        self.hashes = hashes or HashAlgorithms(rng)
         self._state = state
         self._rng = rng
         self._frame = [0] * len(program.slots)

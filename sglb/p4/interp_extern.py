@@ -9,7 +9,6 @@ hi gives lo.
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -221,15 +220,10 @@ def _checksum16(body: Body, stmt: ir.Extern) -> None:
 
 @_op("random")
 def _random(body: Body, stmt: ir.Extern) -> None:
-    draw = body.unit.bind("draw", _draw)
     low, high = (value(body, e) for e in stmt.ins)
     target = stmt.outs[0]
     mask = literal((1 << target.width) - 1)
-    store(body, target, f"{draw}(rng, {low}, {high}) & {mask}", stmt.span)
-
-
-def _draw(rng: random.Random, low: int, high: int) -> int:
-    return rng.randint(low, high) if low < high else low
+    store(body, target, f"rng.between({low}, {high}) & {mask}", stmt.span)
 
 
 # --- what a packet asks of the target -------------------------------------------------------------

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
+from threading import RLock
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sglb.p4 import ir
-from sglb.p4.hashing import HashAlgorithms
+from sglb.p4.hashing import CRC16, CRC32, CrcModel, HashAlgorithms
+from sglb.p4.native import abi
+from sglb.p4.native import table_layout as lay
+from sglb.p4.random_stream import RandomStream
 from sglb.p4.runtime import CounterState, MeterState, PipelineState, RegisterState
 from sglb.switch.clock import Scheduler
 from sglb.switch.counters import CounterArray
 from sglb.switch.errors import NoSuchEntry
+from sglb.switch.locking import locked
+from sglb.switch.memory import address_of, aligned_bytes
 from sglb.switch.meters import MeterArray
 from sglb.switch.profiles import ActionProfile
 from sglb.switch.registers import RegisterArray
@@ -31,7 +39,9 @@ class ProgramState:
     """State of one loaded program.
 
     `tables` and `value_sets` stand in the order of the IR; `registers`, `counters`, `meters` and
-    `profiles` are by P4Info id. `pipeline` is what the engine works on.
+    `profiles` are by P4Info id. `pipeline` is what the interpreter works on, `machine` what native
+    code does: the same state. `lock` is held by whoever writes, and by whoever runs packets in another
+    thread than the writer's.
     """
 
     def __init__(
@@ -39,9 +49,21 @@ class ProgramState:
         program: CompiledProgram,
         clock: Scheduler,
         port_up: Callable[[int], bool],
-        rng: random.Random,
+        rng: RandomStream,
+        *,
+        drop_port: int = 511,
+        lock: RLock | None = None,
     ) -> None:
+        self.lock = lock or RLock()
         self.program = program
+        self._rng = rng
+        self._drop_port = drop_port
+        self._active = False
+        self._machine: NDArray[np.int64] | None = None
+        self._crcs = {
+            name: np.array(lay.crc_words(model), dtype=np.uint64)
+            for name, model in (("crc16_custom", CRC16), ("crc32_custom", CRC32))
+        }
         code = program.ir
         self.hashes = HashAlgorithms(rng)
         self.registers: dict[int, RegisterArray] = {}
@@ -66,6 +88,7 @@ class ProgramState:
                     self.hashes[instance.algorithm or "crc32"],
                     max_group_size=limits.get(instance.p4info_id, 0),
                     sum_of_members=instance.p4info_id in by_members,
+                    lock=self.lock,
                 )
         self.tables = tuple(
             Table(
@@ -74,10 +97,11 @@ class ProgramState:
                 profile=None if decl.implementation is None else by_instance[decl.implementation],
                 meter_packets=decl.direct_meter is not None
                 and code.instances[decl.direct_meter].counts == "packets",
+                lock=self.lock,
             )
             for decl in code.tables
         )
-        self.value_sets = tuple(ValueSetTable(decl) for decl in code.value_sets)
+        self.value_sets = tuple(ValueSetTable(decl, self.lock) for decl in code.value_sets)
         #: P4Info id of each digest instance, by its index in the IR.
         self.digest_ids = {
             i: inst.p4info_id
@@ -87,6 +111,48 @@ class ProgramState:
         self.pipeline = PipelineState(self.tables, engine_side, self.value_sets)
         self._tables = {t.p4info_id: t for t in self.tables}
         self._value_sets = {v.p4info_id: v for v in self.value_sets}
+
+    # --- native code ---
+
+    @property
+    def machine(self) -> NDArray[np.int64]:
+        """The machine of this state (see `native.abi`); every later write reaches it too.
+
+        Made on first use. The words of the digest buffer are the engine's to set.
+        """
+        if self._machine is None:
+            self._machine = self._make_machine()
+            if self._active:
+                self._rng.move(self._machine, abi.RANDOM_STATE)
+        return self._machine
+
+    def activate(self) -> None:
+        """This state's program runs from now on: its machine holds the switch's random state."""
+        self._active = True
+        if self._machine is not None:
+            self._rng.move(self._machine, abi.RANDOM_STATE)
+
+    @locked
+    def set_custom_crc(self, name: str, model: CrcModel) -> None:
+        """Gives a custom CRC other parameters. Raises as `HashAlgorithms.set_custom`."""
+        self.hashes.set_custom(name, model)
+        self._crcs[name][:] = lay.crc_words(model)
+
+    @locked
+    def _make_machine(self) -> NDArray[np.int64]:
+        code = self.program.ir
+        machine = aligned_bytes(lay.machine_words(code) * lay.WORD).view(np.int64)
+        machine[abi.DROP_PORT] = self._drop_port
+        machine[lay.CUSTOM_CRC16] = address_of(self._crcs["crc16_custom"])
+        machine[lay.CUSTOM_CRC32] = address_of(self._crcs["crc32_custom"])
+        for index, table in enumerate(self.tables):
+            machine[lay.table_word(index)] = table.share(address_of(machine))
+        for index, instance in enumerate(self.pipeline.instances):
+            if isinstance(instance, RegisterArray | CounterArray | MeterArray):
+                machine[lay.instance_word(code, index)] = instance.address
+        for index, values in enumerate(self.value_sets):
+            machine[lay.value_set_word(code, index)] = values.share()
+        return machine
 
     def _make(self, instance: ir.Instance) -> RegisterState | CounterState | MeterState | None:
         kind = instance.kind
@@ -100,6 +166,8 @@ class ProgramState:
             meter = self.meters[instance.p4info_id] = MeterArray(instance)
             return meter
         return None
+
+    # --- by P4Info id or name ---
 
     def table(self, p4info_id: int) -> Table:
         """The table. Raises `NoSuchEntry`, as do the others below."""

@@ -39,6 +39,7 @@ from enum import Enum
 from typing import Final
 
 from sglb.p4 import ir
+from sglb.p4.hashing import CrcModel, crc_start, crc_table
 from sglb.p4.native import abi
 
 # --- heads: one of 16 words for each table and value set ---
@@ -160,6 +161,17 @@ def value_set_word(program: ir.Program, index: int) -> int:
 def machine_words(program: ir.Program) -> int:
     """Words of the machine."""
     return value_set_word(program, len(program.value_sets))
+
+
+def crc_words(model: CrcModel) -> list[int]:
+    """A custom CRC's parameters and table as native code reads them."""
+    words = [0] * CRC_TABLE
+    words[CRC_START] = crc_start(model)
+    words[CRC_FINAL] = model.final_xor
+    words[CRC_WIDTH] = model.width
+    words[CRC_REFLECTED] = int(model.reflect_in)
+    words[CRC_FLIP] = int(model.reflect_in != model.reflect_out)
+    return [*words, *crc_table(model)]
 
 
 # --- indices ---
