@@ -33,6 +33,7 @@ from sglb.fabric.topology import Edge, Link
 from sglb.fabric.traffic import TrafficDriver
 from sglb.fabric.wires import LossSpan, Wire
 from sglb.p4.compiler import CompiledProgram
+from sglb.p4.random_stream import RandomStream
 from sglb.switch.clock import VirtualClock
 from sglb.switch.config import SwitchConfig
 from sglb.switch.p4runtime.service import P4RuntimeService
@@ -139,7 +140,7 @@ class Simulation:
                 self.clock,
                 name=node.name,
                 device_id=node.id,
-                rng=self.scenario.rng(f"switch {node.name}"),
+                rng=RandomStream(f"{self.scenario.model.seed}/switch {node.name}"),
             )
             for port, link in self.scenario.topology.ports(node.id).items():
                 switch.add_port(port, link.spec.rate_bps)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import signal
 import stat
 import threading
@@ -19,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sglb.p4.random_stream import RandomStream
 from sglb.switch.clock import PS_PER_NS, PS_PER_S
 from sglb.switch.config import SwitchConfig
 from sglb.switch.p4runtime.grpc_server import GrpcServer
@@ -187,7 +187,7 @@ class LiveSwitch:
             self.clock,
             name=options.name,
             device_id=options.device_id,
-            rng=random.Random(options.seed),
+            rng=RandomStream(f"{options.seed}"),
         )
         service = replace(options.service, epoch_ns=self.clock.epoch_ns)
         self.service = P4RuntimeService(self.switch, self.clock, service)

@@ -11,13 +11,18 @@ and deparser run as it leaves the queue -> `egress_latency_ps` -> serialisation 
 
 from __future__ import annotations
 
-import random
+import os
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from threading import RLock
+from typing import TYPE_CHECKING, Final, Literal, cast, get_args
 
 from sglb.p4.hashing import CrcModel
 from sglb.p4.interp import Interpreter
+from sglb.p4.native.engine import NativeEngine
+from sglb.p4.native.program import compile_native
+from sglb.p4.random_stream import RandomStream
+from sglb.p4.runtime import Engine
 from sglb.switch.clock import Scheduler
 from sglb.switch.config import SwitchConfig
 from sglb.switch.digests import DigestEngine
@@ -37,11 +42,31 @@ if TYPE_CHECKING:
     from sglb.p4.compiler import CompiledProgram
 
 
+#: What runs the program: native code, or the interpreter that is its reference.
+EngineName = Literal["native", "interpreter"]
+
+#: The environment variable that says which, where a caller doesn't.
+ENGINE_VARIABLE: Final = "SGLB_ENGINE"
+_DEFAULT_ENGINE: Final[EngineName] = "interpreter"
+
+
+def default_engine() -> EngineName:
+    """The engine that `SGLB_ENGINE` names. Raises `ConfigError` for one that there is not."""
+    name = os.environ.get(ENGINE_VARIABLE, _DEFAULT_ENGINE)
+    if name not in get_args(EngineName):
+        known = " or ".join(get_args(EngineName))
+        raise ConfigError(f"{ENGINE_VARIABLE} must be {known}, not {name!r}")
+    return cast(EngineName, name)
+
+
 class Switch:
     """One switch.
 
     `program` may be None: packets are dropped until `load`. `rng` feeds the program's `random` and
-    hash algorithm of that name; give each switch its own seeded generator.
+    hash algorithm of that name; give each switch its own seeded stream. `engine` is what runs the
+    program, None for `default_engine()`; packets with a trace always go through the interpreter, on
+    the same state. `lock` is held during each write to that state: hold it while packets run in
+    another thread.
 
     Callbacks, all optional:
     `on_transmit(port, data, start_ps, end_ps)` when the last bit of a frame has left, at `end_ps`;
@@ -60,8 +85,11 @@ class Switch:
         *,
         name: str = "switch",
         device_id: int = 1,
-        rng: random.Random,
+        rng: RandomStream,
+        engine: EngineName | None = None,
     ) -> None:
+        self.lock = RLock()
+        self.engine = engine or default_engine()
         self.name = name
         self.device_id = device_id
         self.config = config
@@ -106,7 +134,14 @@ class Switch:
 
         Raises a `SwitchError` when the program's own entries do not fit its tables.
         """
-        return ProgramState(program, self.clock, self.port_live, self._rng)
+        return ProgramState(
+            program,
+            self.clock,
+            self.port_live,
+            self._rng,
+            drop_port=self.config.drop_port,
+            lock=self.lock,
+        )
 
     def load(self, program: CompiledProgram, state: ProgramState | None = None) -> None:
         """Loads a program, with fresh state or one made by `new_state`.
@@ -120,10 +155,9 @@ class Switch:
             for profile in state.profiles.values():
                 for number in self.ports:  # they may have changed since it was made
                     profile.port_changed(number)
-        engine = Interpreter(program.ir, state.pipeline, self._rng)
         pipeline = Pipeline(
             program.ir,
-            engine,
+            self._make_engine(program, state),
             config=self.config,
             clock=self.clock,
             ports=self.ports,
@@ -138,7 +172,7 @@ class Switch:
         self.digests.load(frozenset(state.digest_ids.values()))
         self._idle.watch(state.tables)
         self._state = state
-        self._hashes = engine.hashes
+        state.activate()
         self._pipeline = self._traffic.egress = pipeline
         pipeline.recorder = self._recorder
 
@@ -160,6 +194,12 @@ class Switch:
                 self._traffic.flush(port, DropReason.RELOADED)
         self.replication.reset()
 
+    def _make_engine(self, program: CompiledProgram, state: ProgramState) -> Engine:
+        reference = Interpreter(program.ir, state.pipeline, self._rng, state.hashes)
+        if self.engine == "interpreter":
+            return reference
+        return NativeEngine(compile_native(program.ir), state.machine, reference)
+
     def set_custom_crc(self, name: str, model: CrcModel) -> None:
         """Gives `crc16_custom` or `crc32_custom` other parameters, for `hash` and selectors.
 
@@ -167,8 +207,7 @@ class Switch:
         model of another width, or without a program.
         """
         try:
-            for hashes in (self.state.hashes, self._hashes):
-                hashes.set_custom(name, model)
+            self.state.set_custom_crc(name, model)
         except ValueError as error:
             raise ConfigError(f"switch {self.name}: {error}") from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from controller.plan import PlanInputs
 from sglb.fabric import scenario
 from sglb.fabric.scenario import Scenario
 from sglb.p4.compiler import CompiledProgram
+from sglb.p4.random_stream import RandomStream
 from sglb.switch.clock import VirtualClock
 from sglb.switch.config import SwitchConfig
 from sglb.switch.p4runtime.client import InProcessClient
@@ -55,7 +55,7 @@ class Bench:
                 self.clock,
                 name=node.name,
                 device_id=node.id,
-                rng=random.Random(1),
+                rng=RandomStream(1),
             )
             for port in self.topology.ports(node.id):
                 switch.add_port(port, 100_000_000_000)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sglb.p4 import ir
 from sglb.p4.interp import Interpreter
+from sglb.p4.random_stream import RandomStream
 from sglb.p4.runtime import Colour, PacketContext, PipelineState
 from sglb.p4.source import Span
 
@@ -188,7 +188,7 @@ class Kit:
 
     def engine(self, seed: int = 1) -> Interpreter:
         state = PipelineState(self.table_states, self.instance_states, self.value_sets)
-        return Interpreter(self.program(), state, random.Random(seed))
+        return Interpreter(self.program(), state, RandomStream(seed))
 
     def run(self, *ingress: ir.Stmt, data: bytes = b"", traced: bool = False) -> PacketContext:
         """Runs statements as the ingress control of a fresh packet."""

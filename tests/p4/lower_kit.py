@@ -6,10 +6,9 @@ r0..r7 of `h.o`, which leaves first.
 
 from __future__ import annotations
 
-import random
-
 from sglb import p4
 from sglb.p4 import CompiledProgram
+from sglb.p4.random_stream import RandomStream
 from sglb.switch.clock import VirtualClock
 from sglb.switch.config import SwitchConfig
 from sglb.switch.switch import Switch
@@ -74,7 +73,7 @@ def run(apply: str = "", packet: str = "00000000", **parts: str) -> str:
 def send(program: CompiledProgram, packet: str) -> str:
     """What a compiled program makes of a packet."""
     clock = VirtualClock()
-    switch = Switch(program, SwitchConfig(), clock, rng=random.Random(1))
+    switch = Switch(program, SwitchConfig(), clock, rng=RandomStream(1))
     out: list[bytes] = []
     for port in range(3):
         switch.add_port(port, None)

@@ -1,7 +1,5 @@
 """Hashes against published check values and what BMv2 answered."""
 
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +14,7 @@ from sglb.p4.hashing import (
     make_crc,
     xor16,
 )
+from sglb.p4.random_stream import RandomStream
 
 CHECK = b"123456789"
 
@@ -103,7 +102,7 @@ def test_crc16_bit_by_bit(data: bytes) -> None:
 
 
 def test_custom_parameters_reach_functions_taken_before() -> None:
-    algorithms = HashAlgorithms(random.Random(1))
+    algorithms = HashAlgorithms(RandomStream(1))
     custom = algorithms["crc32_custom"]
     assert custom(CHECK) == 0xCBF43926
     algorithms.set_custom("crc32_custom", CrcModel(32, 0x1EDC6F41, 0xFFFFFFFF, 0xFFFFFFFF))
@@ -112,10 +111,10 @@ def test_custom_parameters_reach_functions_taken_before() -> None:
 
 
 def test_random_is_the_given_stream() -> None:
-    algorithms = HashAlgorithms(random.Random(7))
+    algorithms = HashAlgorithms(RandomStream(7))
     draws = [algorithms["random"](b"same") for _ in range(4)]
-    again = random.Random(7)
-    assert draws == [again.getrandbits(32) for _ in range(4)]
+    again = RandomStream(7)
+    assert draws == [again.bits(32) for _ in range(4)]
 
 
 @pytest.mark.parametrize(
@@ -130,4 +129,4 @@ def test_random_is_the_given_stream() -> None:
 )
 def test_errors(call, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        call(HashAlgorithms(random.Random(1)))
+        call(HashAlgorithms(RandomStream(1)))

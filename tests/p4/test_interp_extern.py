@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 
 import pytest
 from interp_kit import FakeCounter, FakeMeter, FakeRegister, Kit, Recorder, const, load, put
@@ -11,6 +10,7 @@ from interp_kit import FakeCounter, FakeMeter, FakeRegister, Kit, Recorder, cons
 from sglb.p4 import ir
 from sglb.p4.interp import Interpreter
 from sglb.p4.ir import InstanceKind
+from sglb.p4.random_stream import RandomStream
 from sglb.p4.runtime import ExternFailure, PipelineState, Request
 
 
@@ -101,11 +101,11 @@ def test_random_draws_from_the_given_stream() -> None:
 
     kit.blocks["ingress"] = (draw(first, 10, 20), draw(second, 9, 3))
     engine = kit.engine(seed=42)
-    expected = random.Random(42)
+    expected = RandomStream(42)
     for _ in range(5):
         context = engine.new_context(b"", 0)
         engine.ingress(context)
-        assert context.frame[first.slot] == expected.randint(10, 20)
+        assert context.frame[first.slot] == expected.between(10, 20)
         assert context.frame[second.slot] == 9
 
 
@@ -353,14 +353,14 @@ def test_interpreters_of_one_program_have_states_of_their_own() -> None:
     seen = []
     for value in (5, 6):
         states = [FakeRegister([value]), FakeCounter()]
-        engine = Interpreter(program, PipelineState((), states, ()), random.Random(value))
+        engine = Interpreter(program, PipelineState((), states, ()), RandomStream(value))
         context = engine.new_context(bytes(value), 0)
         engine.ingress(context)
         assert states[1].counts == {0: value}
         seen.append(context.frame[result.slot])
-    assert seen == [random.Random(5).randint(0, 9999), random.Random(6).randint(0, 9999)]
+    assert seen == [RandomStream(5).between(0, 9999), RandomStream(6).between(0, 9999)]
     with pytest.raises(ValueError, match="no state was given for inst0"):
-        Interpreter(program, PipelineState((), [None, None], ()), random.Random(1))
+        Interpreter(program, PipelineState((), [None, None], ()), RandomStream(1))
 
 
 def test_an_index_that_always_fits_needs_no_test() -> None:

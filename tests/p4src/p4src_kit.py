@@ -8,7 +8,6 @@ for it: no latency, ports without a rate.
 
 from __future__ import annotations
 
-import random
 import zlib
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -24,6 +23,7 @@ from scapy.packet import Packet, Raw
 
 from sglb.p4.compiler import CompiledProgram
 from sglb.p4.compiler import compile as compile_p4
+from sglb.p4.random_stream import RandomStream
 from sglb.switch.clock import VirtualClock
 from sglb.switch.config import SwitchConfig
 from sglb.switch.counters import CounterArray
@@ -392,7 +392,7 @@ class Bench:
     """See the module's text. `settings` are those of `SwitchConfig`; `filled` False: no entries."""
 
     def __init__(
-        self, *, rng: random.Random | None = None, filled: bool = True, **settings: Any
+        self, *, rng: RandomStream | None = None, filled: bool = True, **settings: Any
     ) -> None:
         self.clock = VirtualClock()
         config = {
@@ -404,7 +404,7 @@ class Bench:
             **settings,
         }
         self.switch = Switch(
-            program(), SwitchConfig(**config), self.clock, rng=rng or random.Random(1)
+            program(), SwitchConfig(**config), self.clock, rng=rng or RandomStream(1)
         )
         for port in (*FABRIC_PORTS, HOST, HOST2):
             self.switch.add_port(port, None)

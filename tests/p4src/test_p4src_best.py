@@ -1,6 +1,5 @@
 """The search for the best band over 16 lanes at once, against one lane after the other."""
 
-import random
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 from p4src_kit import lane_bit, vector
 
 from sglb.p4.compiler import compile as compile_p4
+from sglb.p4.random_stream import RandomStream
 from sglb.switch.clock import VirtualClock
 from sglb.switch.config import SwitchConfig
 from sglb.switch.switch import Switch
@@ -21,7 +21,7 @@ LANES = 16
 def probe() -> Switch:
     program = compile_p4(Path(__file__).with_name("best_probe.p4"))
     config = SwitchConfig(ingress_latency_ps=0, egress_latency_ps=0)
-    switch = Switch(program, config, VirtualClock(), rng=random.Random(1))
+    switch = Switch(program, config, VirtualClock(), rng=RandomStream(1))
     switch.add_port(1, None)
     return switch
 

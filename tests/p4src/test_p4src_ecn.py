@@ -1,6 +1,5 @@
 """ECN marks from the watermark table, depth in packets."""
 
-import random
 from math import sqrt
 
 import pytest
@@ -8,6 +7,8 @@ from p4src_kit import HOST, HOST_MAC, ROUTER_MAC, Bench, ip4, ip6, routed, water
 from scapy.layers.inet import IP, UDP, IPOption_Timestamp
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
+
+from sglb.p4.random_stream import RandomStream
 
 NOT_ECT, ECT1, ECT0, CE = range(4)
 FRAME_US = 74  # of ip4() at 8 Mbit/s
@@ -18,7 +19,7 @@ HALF, ALWAYS = 715_827_882, 1_431_655_765
 
 def bench_with(*entries, seed=1):
     """A slow port to a host."""
-    bench = Bench(rng=random.Random(seed))
+    bench = Bench(rng=RandomStream(seed))
     bench.switch.set_port_rate(HOST, 8_000_000)
     bench.insert(list(entries))
     return bench

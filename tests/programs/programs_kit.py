@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from functools import cache
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from scapy.layers.l2 import Ether
 
 from sglb.p4 import CompiledProgram
 from sglb.p4 import compile as compile_p4
+from sglb.p4.random_stream import RandomStream
 from sglb.switch import Switch, SwitchConfig
 from sglb.switch.clock import VirtualClock
 from sglb.switch.p4runtime import InProcessClient, P4RuntimeService
@@ -27,7 +27,7 @@ class Bench:
 
     def __init__(self, name: str) -> None:
         self.clock = VirtualClock()
-        self.switch = Switch(program(name), SwitchConfig(), self.clock, rng=random.Random(0))
+        self.switch = Switch(program(name), SwitchConfig(), self.clock, rng=RandomStream(0))
         for port in range(1, 9):
             self.switch.add_port(port, None)
         self._sent: list[tuple[int, bytes]] = []

@@ -7,7 +7,6 @@ switch does instead; docs/differences-from-bmv2.md explains each.
 from __future__ import annotations
 
 import json
-import random
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,6 +20,7 @@ from google.protobuf import text_format
 
 from sglb.p4.compiler import CompiledProgram
 from sglb.p4.compiler import compile as compile_p4
+from sglb.p4.random_stream import RandomStream
 from sglb.p4.source import P4Errors
 from sglb.switch.clock import VirtualClock
 from sglb.switch.config import SwitchConfig
@@ -64,7 +64,7 @@ class Run:
         self.clock = VirtualClock(start_ps=1_000_000_000)
         # Every port number exists in the recordings; 506 and 507 stand in no case.
         config = SwitchConfig(cpu_port=506, event_port=507)
-        self.switch = Switch(compiled(name), config, self.clock, rng=random.Random(1))
+        self.switch = Switch(compiled(name), config, self.clock, rng=RandomStream(1))
         for number in set(range(512)) - {506, 507}:
             self.switch.add_port(number, None)
         self.switch.on_transmit = self._sent

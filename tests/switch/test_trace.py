@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
 from sglb.p4.compiler import compile as compile_p4
+from sglb.p4.random_stream import RandomStream
 from sglb.switch.clock import VirtualClock
 from sglb.switch.config import SwitchConfig
 from sglb.switch.pre import CloneSession, Replica
@@ -46,7 +46,7 @@ def traced(*frames: bytes, recorder: TraceRecorder | None = None) -> TraceRecord
     clock = VirtualClock()
     config = SwitchConfig(ingress_latency_ps=1000, egress_latency_ps=2000)
     program = compile_p4(PROGRAM, filename="t.p4")
-    switch = Switch(program, config, clock, name="leaf1", rng=random.Random(1))
+    switch = Switch(program, config, clock, name="leaf1", rng=RandomStream(1))
     for number in (1, 2, 3):
         switch.add_port(number, None)
     switch.replication.insert_session(CloneSession(7, (Replica(3),)))
@@ -119,7 +119,7 @@ def test_only_wanted_packets_up_to_a_limit() -> None:
 def test_a_hit_that_runs_nothing_names_no_action() -> None:
     program = compile_p4(Path(__file__).with_name("ops.p4"))
     clock = VirtualClock()
-    switch = Switch(program, SwitchConfig(), clock, rng=random.Random(1))
+    switch = Switch(program, SwitchConfig(), clock, rng=RandomStream(1))
     switch.add_port(1, None)
     pick: Any = switch.state.by_name("pick")
     members: Any = switch.state.by_name("members")

@@ -11,6 +11,7 @@ from typing import Any
 from finsy import Action, Match, P4MulticastGroupEntry, P4RegisterEntry, P4TableEntry
 
 from sglb import p4
+from sglb.p4.random_stream import RandomStream
 from sglb.programs import glb
 from sglb.switch.clock import PS_PER_NS, PS_PER_US, VirtualClock
 from sglb.switch.config import SwitchConfig
@@ -78,7 +79,7 @@ class Chain:
             self.clock,
             name=f"s{node}",
             device_id=node,
-            rng=random.Random(node),
+            rng=RandomStream(node),
         )
         for port in (1, 2, 3):  # 3 is a host's
             switch.add_port(port, 100_000_000_000)

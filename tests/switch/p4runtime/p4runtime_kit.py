@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -12,6 +11,7 @@ from finsy.proto import U128, p4r
 
 from sglb.p4.compiler import CompiledProgram
 from sglb.p4.compiler import compile as compile_p4
+from sglb.p4.random_stream import RandomStream
 from sglb.switch.clock import PS_PER_US, VirtualClock
 from sglb.switch.config import SwitchConfig
 from sglb.switch.p4runtime.service import P4RuntimeService, ServiceOptions
@@ -54,7 +54,7 @@ class Bench:
             self.clock,
             name="s1",
             device_id=device_id,
-            rng=random.Random(1),
+            rng=RandomStream(1),
         )
         for port in PORTS:
             self.switch.add_port(port, None)
