@@ -12,7 +12,7 @@ from tm_kit import GBPS, NS, Fabric, classes
 from sglb.fabric.headroom import headroom, least_headroom_bytes
 from sglb.p4.native import abi
 from sglb.switch.core import model, pfc, rows, tm
-from sglb.switch.core.buffer import port_at
+from sglb.switch.core.pause_frames import pause_frame_received, take_pause_frames
 from sglb.switch.core.settings import (
     ClassSettings,
     TrafficSettings,
@@ -430,10 +430,19 @@ def test_unwatched_classes_wait_for_ever() -> None:
     assert (storms(fabric), fabric.queue(0, 2, "PACKETS")) == ([], 1)
 
 
-def test_a_port_without_peer_keeps_its_pause_frames_for_the_live_loop() -> None:
-    fabric = Fabric(TrafficSettings(classes(c3=stopping())))
-    fabric.put(1_000, out=1, cls=3, origin=0)
-    row = fabric.port(0, "PAUSE_HEAD")
-    assert row >= 0
-    assert pfc.is_pause(fabric.world, row)
-    assert fabric.world.w[port_at(fabric.world, 0) + model.P_PAUSE_TAIL] == row
+def test_ports_without_peers_speak_through_bytes_as_live_switches_do() -> None:
+    one, other = (Fabric(TrafficSettings(classes(c3=stopping(pause_quanta=10)))) for _ in range(2))
+    one.now = other.now = 10**18  # picoseconds of a wall clock
+    one.put(1_000, out=1, cls=3, origin=0)
+    one.run_until(one.now + 320 * NS)  # renewed once
+    frames = take_pause_frames(one.world, 0)
+    assert [frame[16:26].hex() for frame in frames] == ["0008000000000000000a"] * 2
+    assert one.rows_used == 1
+    for frame in frames:
+        assert pause_frame_received(other.world, 2, frame, other.now)
+    assert (other.port(2, "PAUSED"), other.port(2, "PAUSE_RX")) == (1 << 3, 2)
+    other.run_until(other.now + 640 * NS)
+    assert other.port(2, "PAUSED") == 0
+    assert not pause_frame_received(other.world, 2, b"", other.now)
+    assert not pause_frame_received(other.world, 2, bytes(1_500), other.now)
+    assert other.rows_used == 0
