@@ -30,6 +30,7 @@ falls, a frame under way may end at the old rate: one frame for each fall is all
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -135,11 +136,11 @@ def earliest_ends_ps(
     return _Bounds(topology, faults, workload, transport, pipeline_latency_ps).earliest()[1]
 
 
-def wire_bits(flow: Flow, transport: TransportConfig) -> int:
+def wire_bits(size_bytes: int, transport: TransportConfig) -> int:
     """Bits that a flow's packets take on each link, sent once."""
     mtu, version = transport.mtu_bytes, transport.ip_version
-    packets = packet_count(flow.size_bytes, mtu)
-    last = flow.size_bytes - (packets - 1) * mtu
+    packets = packet_count(size_bytes, mtu)
+    last = size_bytes - (packets - 1) * mtu
     return 8 * ((packets - 1) * wire_bytes(mtu, version) + wire_bytes(last, version))
 
 
@@ -174,8 +175,16 @@ class _Bounds:
             self._capacity, frame_bytes(smallest, version), pipeline_latency_ps
         )
         self._frame_bits = 8 * wire_bytes(mtu, version)
-        self._bits = [wire_bits(f, transport) for f in self._flows]
+        of_size = {size: wire_bits(size, transport) for size in {f.size_bytes for f in self._flows}}
+        self._bits = [of_size[f.size_bytes] for f in self._flows]
         self._horizon = self._capacity.changes_ps()[-1]
+        self._alike: dict[int, tuple[object, ...]] = {}
+        self._alone_ps: dict[tuple[object, ...], int] = {}
+        self._sent: dict[int, list[Flow]] = {}
+        self._received: dict[int, list[Flow]] = {}
+        for flow in self._flows:
+            self._sent.setdefault(flow.src, []).append(flow)
+            self._received.setdefault(flow.dst, []).append(flow)
 
     def find(self) -> LowerBound:
         starts, chain = self._chain()
@@ -187,15 +196,14 @@ class _Bounds:
         paths = self._paths(starts, strongest)
         if paths is not None:
             best["paths"] = paths
-        ranked = sorted(best.values(), key=lambda b: -b.time_ps)
+        tail_ps = self._workload.tail_ps
+        late = [replace(bound, time_ps=bound.time_ps + tail_ps) for bound in best.values()]
+        ranked = sorted(late, key=lambda b: -b.time_ps)
         return LowerBound(self._workload.start_ps, tuple(ranked))
 
     def alone(self) -> list[int]:
         """Least time of each flow, had it the fabric to itself from time 0."""
-        return [
-            max(self._alone(flow, bits, 0, out) for out in (True, False))
-            for flow, bits in zip(self._flows, self._bits, strict=True)
-        ]
+        return [self._earliest(flow, 0) for flow in self._flows]
 
     # Chains
 
@@ -203,11 +211,36 @@ class _Bounds:
         """Earliest start and end of each flow."""
         starts: list[int] = []
         ends: list[int] = []
-        for flow, bits in zip(self._flows, self._bits, strict=True):
-            start = max([flow.start_ps, *(ends[a] for a in flow.after)])
+        gates = self._workload.gates()
+        opened: dict[int, int] = {}
+        for flow, gate in zip(self._flows, gates.of_flow, strict=True):
+            start = flow.start_ps
+            if gate >= 0:
+                if gate not in opened:
+                    opened[gate] = max(ends[before] for before in gates.members[gate])
+                start = max(start, opened[gate] + flow.delay_ps)
             starts.append(start)
-            ends.append(max(self._alone(flow, bits, start, out) for out in (True, False)))
+            ends.append(self._earliest(flow, start))
         return starts, ends
+
+    def _earliest(self, flow: Flow, start: int) -> int:
+        """Least time by which a flow alone is complete, from what its two hosts' links can do."""
+        bits = self._bits[flow.id]
+        key = (self._like(flow.src), self._like(flow.dst), bits, start)
+        if key not in self._alone_ps:
+            ends = [self._alone(flow, bits, start, out) for out in (True, False)]
+            self._alone_ps[key] = max(ends)
+        return self._alone_ps[key]
+
+    def _like(self, host: int) -> tuple[object, ...]:
+        """Equal for hosts that hang on one switch by links that are alike at all times."""
+        if host not in self._alike:
+            link = self._topology.attachment(host)
+            switch = link.other(host)
+            both = (self._edges[link.id, host], self._edges[link.id, switch])
+            profiles = [self._capacity.profile(edge) for edge in both]
+            self._alike[host] = (switch, link.spec.delay_ps, *profiles)
+        return self._alike[host]
 
     def _chain(self) -> tuple[list[int], Bound]:
         """Earliest start of each flow, and the latest of their earliest ends."""
@@ -285,17 +318,21 @@ class _Bounds:
         return groups + [(f"pod {pod}", pods[pod]) for pod in sorted(pods)]
 
     def _crossing(self, hosts: set[int], out: bool) -> list[Flow]:
-        if out:
-            return [f for f in self._flows if f.src in hosts and f.dst not in hosts]
-        return [f for f in self._flows if f.dst in hosts and f.src not in hosts]
+        touching = self._sent if out else self._received
+        return [
+            flow
+            for host in sorted(hosts)
+            for flow in touching.get(host, ())
+            if (flow.dst if out else flow.src) not in hosts
+        ]
 
     def _boundary(self, switches: set[int], out: bool) -> list[Edge]:
         found = []
-        for edge in self._topology.edges:
-            inner, outer = (edge.src, edge.dst) if out else (edge.dst, edge.src)
-            outside = outer not in switches and not self._topology.by_id(outer).is_host
-            if inner in switches and outside:
-                found.append(edge)
+        for inner in sorted(switches):
+            for link in self._topology.ports(inner).values():
+                outer = link.other(inner)
+                if outer not in switches and not self._topology.by_id(outer).is_host:
+                    found.append(self._edges[link.id, inner if out else outer])
         return found
 
     def _cut(
@@ -331,13 +368,14 @@ class _Bounds:
         start = min(starts[f.id] for f in flows)
         edges = [e for e in topology.edges if not self._touches_host(e)]
         windows = {(w.edge.link.id, w.edge.src, w.edge.dst): w for w in self._windows(edges, flows)}
+        kinds = {arc: self._kind(w) for arc, w in windows.items()}
+        some = {kinds[arc]: w for arc, w in windows.items()}
         best: int | None = None
         time_ps = at_least_ps
         # Lengths fit capacities up to a time; a later bound asks for lengths that fit it.
         for _ in range(3):
-            capacity = {
-                arc: self._carried(w, start, time_ps) / PS_PER_S for arc, w in windows.items()
-            }
+            carried = {k: self._carried(w, start, time_ps) for k, w in some.items()}
+            capacity = {arc: carried[kind] / PS_PER_S for arc, kind in kinds.items()}
             found = best_lengths(capacity, demand)
             if found is None:
                 break
@@ -364,11 +402,23 @@ class _Bounds:
             return 0
         return self._capacity.bit_ps(window.edge, *span) + self._slack(window.edge, span[1])
 
+    def _kind(self, window: _Window) -> tuple[object, ...]:
+        """Equal for windows that carry the same at all times."""
+        return (self._capacity.profile(window.edge), window.head_ps, window.tail_ps)
+
     def _solve(self, windows: Sequence[_Window], start: int, need: float) -> int | None:
         """Least time by which the directions can have carried `need`; None for never."""
+        lengths: dict[tuple[object, ...], list[float]] = {}
+        some: dict[tuple[object, ...], _Window] = {}
+        for window in windows:
+            kind = self._kind(window)
+            some.setdefault(kind, window)
+            lengths.setdefault(kind, []).append(window.length)
+        # Whole sums of ones keep the integers of plain cuts exact.
+        weighed = [(_total(lengths[kind]), window) for kind, window in some.items()]
 
         def enough(time_ps: int) -> bool:
-            return sum(w.length * self._carried(w, start, time_ps) for w in windows) >= need
+            return sum(n * self._carried(w, start, time_ps) for n, w in weighed) >= need
 
         low, high = start, max(start, self._horizon) + 1
         # From the horizon on capacity is constant: none at all if days are not enough.
@@ -384,3 +434,7 @@ class _Bounds:
             else:
                 low = middle + 1
         return low
+
+
+def _total(lengths: Sequence[float]) -> float:
+    return len(lengths) if set(lengths) == {1} else math.fsum(lengths)

@@ -11,17 +11,24 @@ rounds, take lengths exponential in the average. A poor choice makes the bound w
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 Arc = tuple[int, int, int]  # link id, from switch, to switch
 _STEP = 0.1
 # Arcs loaded a little less than the worst must fall behind it within a hundred rounds or so.
 _SHARPNESS = 50.0
-# Work allowed, in arcs looked at; about a second of Python.
-_WORK = 1_000_000
+# Work allowed, in arcs looked at, each once a source and round; about a second.
+_WORK = 4_000_000
+# What a round costs at least, in the same unit.
+_ROUND = 3_800
+# Arcs x sources that are looked at together: bounds the memory.
+_BATCH = 1 << 20
 _MAX_ROUNDS = 1_000
 
 
@@ -42,84 +49,115 @@ def best_lengths(
     when some demand has no path of arcs at all.
     """
     arcs = sorted(capacity_bits)
-    by_source: dict[int, dict[int, int]] = {}
-    for (src, dst), bits in sorted(demand_bits.items()):
-        by_source.setdefault(src, {})[dst] = bits
-    out: dict[int, list[Arc]] = {}
-    for arc in arcs:
-        out.setdefault(arc[1], []).append(arc)
     # Arcs that carry nothing by then may still do so later: long, but not infinitely so.
     some = max(capacity_bits.values(), default=0.0)
-    usable = {arc: max(capacity_bits[arc], some * 1e-3) for arc in arcs}
     if not some:
         return None
-    lengths = {arc: 1.0 / usable[arc] for arc in arcs}
-    average = dict.fromkeys(arcs, 0.0)
+    router = _Router(arcs, demand_bits)
+    capacity = [capacity_bits[arc] for arc in arcs]
+    usable = [max(bits, some * 1e-3) for bits in capacity]
+    lengths = [1.0 / bits for bits in usable]
+    average = [0.0] * len(arcs)
     best: Certificate | None = None
     best_ratio = 0.0
-    rounds = max(4, min(_MAX_ROUNDS, _WORK // (len(by_source) * len(arcs) + 1)))
+    rounds = max(4, min(_MAX_ROUNDS, _WORK // (router.work + _ROUND)))
     for n in range(rounds):
-        needed = 0.0
-        load = dict.fromkeys(arcs, 0.0)
-        for src, demands in by_source.items():
-            found = _route(src, demands, out, lengths, load)
-            if found is None:
-                return None
-            needed += found
-        ratio = needed / sum(lengths[arc] * capacity_bits[arc] for arc in arcs)
+        found = router.route(lengths)
+        if found is None:
+            return None
+        needed, load = found
+        ratio = needed / sum(x * c for x, c in zip(lengths, capacity, strict=True))
         if ratio > best_ratio:
             best_ratio = ratio
-            best = Certificate(dict(lengths), needed)
+            best = Certificate(dict(zip(arcs, lengths, strict=True)), needed)
         step = 2 / (n + 2)
-        for arc in arcs:
-            average[arc] += step * (load[arc] - average[arc])
-        used = {arc: average[arc] / usable[arc] for arc in arcs}
-        worst = max(used.values())
+        average = [a + step * (x - a) for a, x in zip(average, load, strict=True)]
+        used = [a / c for a, c in zip(average, usable, strict=True)]
+        worst = max(used)
         sharpness = _SHARPNESS * (n + 1) / rounds
-        for arc in arcs:
-            lengths[arc] = math.exp(sharpness * (used[arc] / worst - 1)) / usable[arc]
+        lengths = [
+            math.exp(sharpness * (u / worst - 1)) / c for u, c in zip(used, usable, strict=True)
+        ]
     return best
 
 
-def _route(
-    src: int,
-    demands: Mapping[int, int],
-    out: Mapping[int, list[Arc]],
-    lengths: Mapping[Arc, float],
-    load: dict[Arc, float],
-) -> float | None:
-    """Sum of demand x distance from one source; adds the demands to `load`.
+_Floats = npt.NDArray[np.float64]
 
-    At a node that several shortest paths reach, the load is shared among their last arcs.
+
+class _Router:
+    """Routes all demands on shortest paths, many sources at a time.
+
+    Only additions in a fixed order and comparisons are left to numpy, so that results are the same on
+    every machine.
     """
-    distance: dict[int, float] = {}
-    order: list[int] = []
-    into: dict[int, list[Arc]] = {src: []}
-    heap = [(0.0, src)]
-    reached = {src: 0.0}
-    while heap:
-        length, node = heapq.heappop(heap)
-        if node in distance:
-            continue
-        distance[node] = length
-        order.append(node)
-        for arc in out.get(node, ()):
-            peer, via = arc[2], length + lengths[arc]
-            known = reached.get(peer)
-            if known is None or via < known * (1 - 1e-9):
-                reached[peer] = via
-                into[peer] = [arc]
-                heapq.heappush(heap, (via, peer))
-            elif peer not in distance and via <= known * (1 + 1e-9):
-                into[peer].append(arc)
-    if any(dst not in distance for dst in demands):
-        return None
-    through = {dst: float(bits) for dst, bits in demands.items()}
-    for node in reversed(order):
-        bits = through.get(node, 0.0)
-        if bits and node != src:
-            share = bits / len(into[node])
-            for arc in into[node]:
-                load[arc] += share
-                through[arc[1]] = through.get(arc[1], 0.0) + share
-    return sum(bits * distance[dst] for dst, bits in demands.items())
+
+    def __init__(self, arcs: list[Arc], demand_bits: Mapping[tuple[int, int], int]) -> None:
+        names = {arc[1] for arc in arcs} | {arc[2] for arc in arcs}
+        place = {
+            name: n for n, name in enumerate(sorted(names | {n for d in demand_bits for n in d}))
+        }
+        by_end = sorted(range(len(arcs)), key=lambda n: (arcs[n][2], n))
+        self._original = np.array(by_end)
+        self._tail = np.array([place[arcs[n][1]] for n in by_end])
+        self._end = np.array([place[arcs[n][2]] for n in by_end])
+        self._ends, self._first = np.unique(self._end, return_index=True)
+        self._sources = sorted({place[src] for src, _ in demand_bits})
+        row = {src: n for n, src in enumerate(self._sources)}
+        self._demand = np.zeros((len(row), len(place)))
+        for (src, dst), bits in demand_bits.items():
+            self._demand[row[place[src]], place[dst]] += bits
+        self.work = len(row) * len(arcs)
+
+    def route(self, lengths: list[float]) -> tuple[float, list[float]] | None:
+        """Sum of demand x distance, and the load of each arc; None when a demand has no path."""
+        along = np.array(lengths)[self._original]
+        load = np.zeros(len(along))
+        needed: list[float] = []
+        batch = max(1, _BATCH // len(along))
+        for at in range(0, len(self._sources), batch):
+            demand = self._demand[at : at + batch]
+            distance = self._distances(self._sources[at : at + batch], along)
+            far = distance[demand > 0]
+            if np.isinf(far).any():
+                return None
+            needed += (demand[demand > 0] * far).tolist()
+            load += self._loads(demand, distance, along)
+        ordered = np.empty_like(load)
+        ordered[self._original] = load
+        return math.fsum(needed), ordered.tolist()
+
+    def _distances(self, sources: list[int], along: _Floats) -> _Floats:
+        found = np.full((len(sources), self._demand.shape[1]), np.inf)
+        found[np.arange(len(sources)), sources] = 0.0
+        while True:
+            through = np.minimum.reduceat(found[:, self._tail] + along, self._first, axis=1)
+            better = np.minimum(found[:, self._ends], through)
+            if (better == found[:, self._ends]).all():
+                return found
+            found[:, self._ends] = better
+
+    def _loads(self, demand: _Floats, distance: _Floats, along: _Floats) -> _Floats:
+        """Load of each arc, in the order of ends.
+
+        At a node that several shortest paths reach, the load is shared among their last arcs.
+        """
+        before, after = distance[:, self._tail], distance[:, self._end]
+        shortest = (before < after) & (before + along <= after * (1 + 1e-9))
+        share = shortest / np.maximum(1, self._per_node(shortest, self._end))[:, self._end]
+        through = demand
+        # Once for every arc of the longest shortest path, from the ends of demands back.
+        for _ in range(demand.shape[1]):
+            carried = share * through[:, self._end]
+            passed = demand + self._per_node(carried, self._tail)
+            if (passed == through).all():
+                break
+            through = passed
+        load: _Floats = (share * through[:, self._end]).sum(axis=0)
+        return load
+
+    def _per_node(self, values: npt.NDArray[Any], node: npt.NDArray[np.int64]) -> _Floats:
+        """Sums of arcs' values, in the arcs' order, at their nodes."""
+        rows, nodes = len(values), self._demand.shape[1]
+        at = (np.arange(rows)[:, None] * nodes + node).ravel()
+        sums = np.bincount(at, values.ravel().astype(np.float64), rows * nodes)
+        return sums.reshape(rows, nodes).astype(np.float64, copy=False)

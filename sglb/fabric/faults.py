@@ -9,10 +9,13 @@ from __future__ import annotations
 import bisect
 import enum
 import itertools
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sglb.fabric.topology import Edge, Link, Topology
+
+_FCS_BYTES = 4
 
 
 class FaultKind(enum.StrEnum):
@@ -25,6 +28,8 @@ class FaultKind(enum.StrEnum):
     SWITCH_UP = "switch up"
     BLACKHOLE = "black hole"
     HEAL = "black hole healed"
+    LOSS = "random loss"
+    BIT_ERRORS = "bit errors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,8 @@ class Fault:
     `links`: the links of LINK_DOWN, LINK_UP and LINK_RATE; `rate_bps` is the new rate of each.
     `switch_id`: the switch of SWITCH_DOWN and SWITCH_UP; its links lose carrier with it.
     `edges`: the directions that BLACKHOLE makes swallow every frame while both ends still see
-    carrier, until HEAL.
+    carrier, until HEAL; also those of LOSS and BIT_ERRORS. `loss`: probability that a frame is lost,
+    first for all but SyncMesh's, then for those; `ber`: bit error rate. Both 0 end it.
     """
 
     time_ps: int
@@ -44,6 +50,32 @@ class Fault:
     rate_bps: int = 0
     switch_id: int = 0
     edges: tuple[Edge, ...] = ()
+    loss: tuple[float, float] = (0.0, 0.0)
+    ber: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLoss:
+    """Random loss in some directions during a span; `to_ps` None means to the end.
+
+    `syncmesh` and `data` are probabilities a frame (SyncMesh's, and all others), `ber` is a bit error
+    rate: see `frame_loss`.
+    """
+
+    edges: tuple[Edge, ...]
+    syncmesh: float
+    data: float
+    from_ps: int
+    to_ps: int | None
+    ber: float = 0.0
+
+
+def frame_loss(ber: float, frame_bytes: int) -> float:
+    """Probability that a bit error hits a frame of so many bytes, its FCS (4 bytes more) included.
+
+    1 - (1 - ber)^bits, without the rounding that this has for small rates.
+    """
+    return -math.expm1(8 * (frame_bytes + _FCS_BYTES) * math.log1p(-ber))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +186,10 @@ class CapacityTimeline:
     def steps(self, edge: Edge) -> Mapping[int, int]:
         """From time (ps) -> capacity (bit/s) of a direction."""
         return dict(self._steps[edge.key])
+
+    def profile(self, edge: Edge) -> tuple[tuple[int, int], ...]:
+        """The steps of a direction: equal for directions that are alike at all times."""
+        return tuple(self._steps[edge.key])
 
     def rate_bps(self, edge: Edge, time_ps: int) -> int:
         """Capacity of a direction at a time."""

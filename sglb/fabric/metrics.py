@@ -55,11 +55,11 @@ class FlowStats:
 
 
 def completion_ps(log: EventLog, workload: Workload) -> int | None:
-    """From the first flow's start time to the last completion; None if a flow is not complete."""
+    """From the workload's start to its completion; None if a flow is not complete."""
     done = {e.flow_id: e.time_ps for e in log.of(FlowCompleted)}
     if len(done) < len(workload.flows):
         return None
-    return max(done.values()) - workload.start_ps
+    return max(done.values()) + workload.tail_ps - workload.start_ps
 
 
 def flow_stats(log: EventLog, workload: Workload, ideal_fct_ps: Sequence[int]) -> FlowStats:

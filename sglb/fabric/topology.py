@@ -140,6 +140,9 @@ class Topology:
         for link in self.links:
             self._ports[link.a][link.a_port] = link
             self._ports[link.b][link.b_port] = link
+        for node, ports in self._ports.items():
+            if list(ports) != sorted(ports):  # numbers were chosen, not counted
+                self._ports[node] = dict(sorted(ports.items()))
 
     @cached_property
     def switches(self) -> tuple[Node, ...]:
@@ -177,7 +180,7 @@ class Topology:
 
     def _of_kind(self, name: str, what: str, among: tuple[Node, ...]) -> Node:
         node = self._by_name.get(name)
-        if node is not None and node in among:
+        if node is not None and node.is_host == (what == "host"):
             return node
         hint = closest(name, [n.name for n in among])
         if node is not None:
@@ -331,6 +334,7 @@ class TopologyBuilder:
         self._switches: list[tuple[str, NodeKind | None, int | None]] = []
         self._hosts: list[str] = []
         self._links: list[tuple[str, str, LinkSpec]] = []
+        self._wanted: list[tuple[int | None, int | None]] = []
         self._names: set[str] = set()
 
     def switch(self, name: str, kind: NodeKind | None = None, pod: int | None = None) -> None:
@@ -343,8 +347,18 @@ class TopologyBuilder:
         self._claim(name)
         self._hosts.append(name)
 
-    def link(self, a: str, b: str, spec: LinkSpec) -> None:
-        """Join two nodes; joining them again makes a parallel link."""
+    def link(
+        self,
+        a: str,
+        b: str,
+        spec: LinkSpec,
+        a_port: int | None = None,
+        b_port: int | None = None,
+    ) -> None:
+        """Join two nodes; joining them again makes a parallel link.
+
+        `a_port` and `b_port` ask for port numbers; by default a node's links get the next free ones.
+        """
         for name in (a, b):
             if name not in self._names:
                 hint = closest(name, sorted(self._names))
@@ -352,6 +366,7 @@ class TopologyBuilder:
         if a == b:
             raise TopologyError(f"node {a!r} cannot be linked to itself")
         self._links.append((a, b, spec))
+        self._wanted.append((a_port, b_port))
 
     def build(self) -> Topology:
         """Number nodes and ports. Raises `TopologyError` for what no fabric can be."""
@@ -409,15 +424,41 @@ class TopologyBuilder:
             pair = (min(a, b), max(a, b))
             parallel[pair] = parallel.get(pair, 0) + 1
         seen: dict[tuple[str, str], int] = {}
-        ports = dict.fromkeys(ids, 0)
+        ports = self._number_ports(ids)
         links = []
         for link_id, (a, b, spec) in enumerate(self._links):
             pair = (min(a, b), max(a, b))
             seen[pair] = seen.get(pair, 0) + 1
             name = f"{a}-{b}#{seen[pair]}" if parallel[pair] > 1 else f"{a}-{b}"
-            for end in (a, b):
-                ports[end] += 1
-                if ports[end] > MAX_PORTS:
-                    raise TopologyError(f"node {end!r} has more than {MAX_PORTS} links")
-            links.append(Link(link_id, name, ids[a], ports[a], ids[b], ports[b], spec))
+            a_port, b_port = ports[link_id]
+            links.append(Link(link_id, name, ids[a], a_port, ids[b], b_port, spec))
         return links
+
+    def _number_ports(self, ids: Mapping[str, int]) -> list[tuple[int, int]]:
+        """Port numbers of both ends of every link: those asked for, else the next free ones."""
+        taken: dict[str, set[int]] = {name: set() for name in ids}
+        for (a, b, _), wanted in zip(self._links, self._wanted, strict=True):
+            for end, port in zip((a, b), wanted, strict=True):
+                if port is None:
+                    continue
+                if port in taken[end]:
+                    raise TopologyError(f"port {port} of node {end!r} is used twice")
+                if not 1 <= port <= MAX_PORTS:
+                    raise TopologyError(f"port {port} of node {end!r} must be 1 to {MAX_PORTS}")
+                taken[end].add(port)
+        counted = dict.fromkeys(ids, 0)
+
+        def number(end: str, port: int | None) -> int:
+            if port is not None:
+                return port
+            counted[end] += 1
+            while counted[end] in taken[end]:
+                counted[end] += 1
+            if counted[end] > MAX_PORTS:
+                raise TopologyError(f"node {end!r} has more than {MAX_PORTS} links")
+            return counted[end]
+
+        return [
+            (number(a, wanted[0]), number(b, wanted[1]))
+            for (a, b, _), wanted in zip(self._links, self._wanted, strict=True)
+        ]

@@ -40,11 +40,18 @@ class TrafficDriver:
         # Flow id of each message posted and not yet delivered, per queue pair, in order.
         self._posted: dict[tuple[int, int, int], deque[int]] = {}
         self._parts_left = [0] * len(workload.flows)
-        self._waits = [len(flow.after) + 1 for flow in workload.flows]
-        self._dependents: list[list[int]] = [[] for _ in workload.flows]
-        for flow in workload.flows:
-            for before in flow.after:
-                self._dependents[before].append(flow.id)
+        # A flow waits for its start time and its gate, a gate for its members.
+        self._waits = [1 + bool(flow.after) for flow in workload.flows]
+        gates = workload.gates()
+        self._closed_by = [len(members) for members in gates.members]
+        self._behind: list[list[int]] = [[] for _ in gates.members]
+        self._opens: list[list[int]] = [[] for _ in workload.flows]
+        for gate, members in enumerate(gates.members):
+            for flow_id in members:
+                self._opens[flow_id].append(gate)
+        for flow_id, gate in enumerate(gates.of_flow):
+            if gate >= 0:
+                self._behind[gate].append(flow_id)
         self._open = len(workload.flows)
 
     @property
@@ -91,5 +98,14 @@ class TrafficDriver:
             return
         self._open -= 1
         self._log.append(FlowCompleted(self._scheduler.now_ps, flow_id))
-        for dependent in self._dependents[flow_id]:
-            self._condition_met(dependent)
+        for gate in self._opens[flow_id]:
+            self._closed_by[gate] -= 1
+            if not self._closed_by[gate]:
+                for waiting in self._behind[gate]:
+                    self._open_after(self.workload.flows[waiting].delay_ps, waiting)
+
+    def _open_after(self, delay_ps: int, flow_id: int) -> None:
+        if delay_ps:
+            self._scheduler.call_later(delay_ps, self._condition_met, flow_id)
+        else:
+            self._condition_met(flow_id)

@@ -8,19 +8,20 @@ from dataclasses import dataclass
 
 from sglb.fabric import frames
 from sglb.fabric.events import LossReason
-from sglb.fabric.faults import FabricState
+from sglb.fabric.faults import FabricState, frame_loss
 from sglb.fabric.topology import Edge
 from sglb.switch.clock import Scheduler
 
 
 @dataclass(frozen=True, slots=True)
 class LossSpan:
-    """Random loss with probabilities for SyncMesh and other frames, from `from_ps` to `to_ps`."""
+    """Random loss from `from_ps` to `to_ps`: see `sglb.fabric.faults.LinkLoss`."""
 
     syncmesh: float
     data: float
     from_ps: int
     to_ps: int | None
+    ber: float = 0.0
 
 
 class Wire:
@@ -69,6 +70,8 @@ class Wire:
             if span.from_ps <= now_ps and (span.to_ps is None or now_ps < span.to_ps):
                 chance = span.syncmesh if control else span.data
                 if chance and self._rng.random() < chance:
+                    return True
+                if span.ber and self._rng.random() < frame_loss(span.ber, len(frame)):
                     return True
         return False
 

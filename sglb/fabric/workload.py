@@ -1,8 +1,10 @@
 """Workloads as flows that wait for a time and for other flows.
 
 A flow is one message from one host to another. It starts when its start time has come *and* all
-flows that it waits for are complete, that is when their receivers have every byte; the host in
-between takes no time (compute is not modelled).
+flows that it waits for are complete, that is when their receivers have every byte, and `delay_ps`
+have passed since; compute takes no time, steps over NVLink are such delays.
+
+This module has the plain workloads; `collectives`, `moe` and `arrivals` have the others.
 """
 
 from __future__ import annotations
@@ -11,7 +13,10 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-MAX_FLOWS = 1_000_000
+from sglb.switch.clock import PS_PER_S
+
+#: Enough for an all-to-all of 1,024 hosts; a flow takes some 250 bytes here.
+MAX_FLOWS = 1 << 21
 
 
 class WorkloadError(ValueError):
@@ -22,8 +27,9 @@ class WorkloadError(ValueError):
 class Flow:
     """`size_bytes` of payload from host `src` to host `dst` (node ids).
 
-    It may start from `start_ps` on, once the flows numbered in `after` are complete. `step` is
-    its place in a collective, for reports.
+    It may start from `start_ps` on, `delay_ps` after the last of the flows numbered in `after` is
+    complete: max(`start_ps`, last completion + `delay_ps`). `step` is its place in a collective, for
+    reports.
     """
 
     id: int
@@ -33,6 +39,7 @@ class Flow:
     start_ps: int = 0
     after: tuple[int, ...] = ()
     step: int = 0
+    delay_ps: int = 0
 
     def __post_init__(self) -> None:
         if self.src == self.dst:
@@ -41,68 +48,82 @@ class Flow:
             raise WorkloadError(f"flow {self.id} has {self.size_bytes} bytes, it needs at least 1")
         if self.start_ps < 0:
             raise WorkloadError(f"flow {self.id} starts before time 0")
+        if self.delay_ps < 0 or (self.delay_ps and not self.after):
+            raise WorkloadError(f"flow {self.id} has a delay after nothing")
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """Gate n opens when all flows in `members[n]` are complete.
+
+    `of_flow[f]` is the gate that flow f waits for (and then its `delay_ps`), -1 for none. Flows that
+    were given the same tuple in `after` share a gate, so a barrier of N flows before N costs 2N.
+    """
+
+    members: tuple[tuple[int, ...], ...]
+    of_flow: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Flows whose ids are their places in `flows`, and which only wait for earlier ones."""
+    """Flows whose ids are their places in `flows`, and which only wait for earlier ones.
+
+    `tail_ps` passes from the last flow's completion until the workload is complete (a last step over
+    NVLink); `lead_ps` did so before the first flows, whose start times it is part of. `bus_bytes` are
+    what nccl-tests counts for its bus bandwidth: the bytes that each GPU must at least send, 0 where
+    there is no such definition.
+    """
 
     name: str
     flows: tuple[Flow, ...]
+    lead_ps: int = 0
+    tail_ps: int = 0
+    bus_bytes: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.flows:
             raise WorkloadError(f"workload {self.name} has no flow")
+        seen: set[int] = set()
         for place, flow in enumerate(self.flows):
-            if flow.id != place or any(not 0 <= a < place for a in flow.after):
+            if flow.id != place:
                 raise WorkloadError(f"flow {flow.id} is out of order in workload {self.name}")
+            if flow.after and id(flow.after) not in seen:
+                seen.add(id(flow.after))
+                if min(flow.after) < 0 or max(flow.after) >= place:
+                    raise WorkloadError(f"flow {flow.id} waits for one that is not before it")
+
+    def gates(self) -> Gates:
+        """What flows wait for, as gates that many may share."""
+        number: dict[int, int] = {}
+        members: list[tuple[int, ...]] = []
+        of_flow = []
+        for flow in self.flows:
+            if not flow.after:
+                of_flow.append(-1)
+                continue
+            gate = number.setdefault(id(flow.after), len(members))
+            if gate == len(members):
+                members.append(flow.after)
+            of_flow.append(gate)
+        return Gates(tuple(members), tuple(of_flow))
 
     @property
     def start_ps(self) -> int:
-        """When the first flow may start: completion times count from here."""
-        return min(f.start_ps for f in self.flows)
+        """When the workload starts: completion times count from here."""
+        return min(f.start_ps for f in self.flows) - self.lead_ps
 
     @property
     def total_bytes(self) -> int:
         """Payload bytes of all flows."""
         return sum(f.size_bytes for f in self.flows)
 
+    def bus_gbps(self, completion_ps: int) -> float:
+        """Bus bandwidth of nccl-tests in 10^9 bit/s (they print bytes): comparable to a NIC's rate.
 
-def all_to_all(hosts: Sequence[int], bytes_per_pair: int, start_ps: int = 0) -> Workload:
-    """Every host sends `bytes_per_pair` to every other one, all at once.
-
-    The sends of host i are posted in the order i+1, i+2, .. (wrapping around), so that with a
-    NIC that serves its queue pairs in turn the k-th packets of all hosts go to different hosts.
-    """
-    count = _members(hosts, "all_to_all", len(hosts) - 1)
-    pairs = ((i, (i + k) % count) for i in range(count) for k in range(1, count))
-    return Workload(
-        "all_to_all",
-        tuple(
-            Flow(n, hosts[i], hosts[j], bytes_per_pair, start_ps) for n, (i, j) in enumerate(pairs)
-        ),
-    )
-
-
-def ring_all_reduce(hosts: Sequence[int], size_bytes: int, start_ps: int = 0) -> Workload:
-    """Ring all-reduce of a vector of `size_bytes` over N hosts: 2(N-1) dependent steps.
-
-    In step s host i sends chunk (i - s) mod N to host i+1, after it has received that chunk in
-    step s-1 (steps 0..N-2 reduce-scatter, the rest all-gather). Chunks are `size_bytes` / N, the
-    first `size_bytes` mod N of them one byte longer.
-    """
-    count = _members(hosts, "ring_all_reduce", 2 * (len(hosts) - 1))
-    if size_bytes < count:
-        raise WorkloadError(f"ring_all_reduce of {size_bytes} bytes is less than a byte a host")
-    chunks = [size_bytes // count + (c < size_bytes % count) for c in range(count)]
-    flows: list[Flow] = []
-    for step in range(2 * (count - 1)):
-        for i in range(count):
-            after = ((step - 1) * count + (i - 1) % count,) if step else ()
-            size = chunks[(i - step) % count]
-            dst = hosts[(i + 1) % count]
-            flows.append(Flow(len(flows), hosts[i], dst, size, start_ps, after, step))
-    return Workload("ring_all_reduce", tuple(flows))
+        Size / time x 2(N-1)/N for all-reduce, (N-1)/N for reduce-scatter, all-gather and all-to-all, 1
+        for broadcast (nccl-tests' PERFORMANCE.md); 0 for workloads without one.
+        """
+        return self.bus_bytes * 8 * PS_PER_S / completion_ps / 1e9 if completion_ps else 0.0
 
 
 def incast(to: int, senders: Sequence[int], size_bytes: int, start_ps: int = 0) -> Workload:
@@ -119,7 +140,7 @@ def permutation(
 
     The partners form one random cycle through all hosts (Sattolo's algorithm), uniformly chosen.
     """
-    image = list(range(_members(hosts, "permutation", 1)))
+    image = list(range(members(hosts, "permutation", 1)))
     for i in range(len(image) - 1, 0, -1):
         j = rng.randrange(i)
         image[i], image[j] = image[j], image[i]
@@ -134,8 +155,8 @@ def flow_list(entries: Iterable[tuple[int, int, int, int]]) -> Workload:
     return Workload("flows", tuple(Flow(n, *entry) for n, entry in enumerate(entries)))
 
 
-def _members(hosts: Sequence[int], what: str, flows_each: int) -> int:
-    """Number of hosts of a collective, once they are known to make one."""
+def members(hosts: Sequence[int], what: str, flows_each: int) -> int:
+    """Number of hosts of a collective; `WorkloadError` unless they make one of bounded size."""
     if len(hosts) < 2:
         raise WorkloadError(f"{what} needs at least 2 hosts, got {len(hosts)}")
     if len(set(hosts)) != len(hosts):

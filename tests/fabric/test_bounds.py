@@ -9,7 +9,7 @@ from fabric_pipe import Pipe
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sglb.fabric import generators, workload
+from sglb.fabric import collectives, generators, workload
 from sglb.fabric.bounds import BoundError, BoundViolation, LowerBound, lower_bound, wire_bits
 from sglb.fabric.concurrent import best_lengths
 from sglb.fabric.events import EventLog, FlowCompleted
@@ -34,7 +34,7 @@ def _fabric(fabric: LinkSpec = FAST) -> Topology:
 
 
 def _all_to_all(topology: Topology, packets: int) -> Workload:
-    return workload.all_to_all([h.id for h in topology.hosts], packets * 4096)
+    return collectives.all_to_all([h.id for h in topology.hosts], packets * 4096)
 
 
 def _bound(topology: Topology, work: Workload, *faults: Fault) -> LowerBound:
@@ -52,10 +52,10 @@ def _halved(topology: Topology, *names: str) -> list[Fault]:
 
 
 def test_wire_bits_by_hand() -> None:
-    flow = Flow(0, 1, 2, 2 * 4096 + 5)
+    size = 2 * 4096 + 5
     # Last packet: 5 bytes padded to 8, 58 + 8 + 24 = 90 bytes.
-    assert wire_bits(flow, TRANSPORT) == 8 * (2 * 4178 + 90)
-    assert wire_bits(flow, TransportConfig(ip_version=6)) == 8 * (2 * 4198 + 110)
+    assert wire_bits(size, TRANSPORT) == 8 * (2 * 4178 + 90)
+    assert wire_bits(size, TransportConfig(ip_version=6)) == 8 * (2 * 4198 + 110)
 
 
 def test_healthy_all_to_all_is_bound_by_the_nic() -> None:
@@ -117,7 +117,7 @@ def test_a_cut_counts_only_while_it_lasts() -> None:
 def test_ring_all_reduce_is_a_chain() -> None:
     topology = _fabric()
     hosts = [h.id for h in topology.hosts]
-    bound = _bound(topology, workload.ring_all_reduce(hosts, 16 * 4096))
+    bound = _bound(topology, collectives.ring_all_reduce(hosts, 16 * 4096))
     # 30 steps; along a ring through 4 leaves of 4 a chunk crosses between leaves every fourth
     # time, but some other chunk does in every step, so the longest chain takes what its own
     # links are: 30 steps hold 7 or 8 crossings, 8 at best for the slowest.
@@ -238,8 +238,8 @@ def test_hosts_on_a_perfect_wire_come_close_but_never_below(seed: int, kind: str
     topology = generators.leaf_spine(1, 1, count, FAST, FAST)
     hosts = [h.id for h in topology.hosts]
     work = {
-        "a2a": lambda: workload.all_to_all(hosts, size),
-        "ring": lambda: workload.ring_all_reduce(hosts, size),
+        "a2a": lambda: collectives.all_to_all(hosts, size),
+        "ring": lambda: collectives.ring_all_reduce(hosts, size),
         "incast": lambda: workload.incast(hosts[0], hosts[1:], size),
         "perm": lambda: workload.permutation(hosts, size, rng),
     }[kind]()

@@ -320,8 +320,12 @@ def test_clos3_wants_k_or_all_sizes() -> None:
 
 
 def test_sizes_that_no_machine_could_hold_are_refused_at_once() -> None:
-    block = {"leaves": 60_000, "spines": 500, "hosts_per_leaf": 2}
-    with pytest.raises(SourceError, match="30120000 links are more than 262144"):
+    block = {"leaves": 5_000, "spines": 500, "hosts_per_leaf": 2}
+    with pytest.raises(SourceError, match="2510000 links are more than 262144"):
+        from_dict({**BASE, "topology": {"leaf_spine": block}})
+    block = {"leaves": 5_000, "spines": 50, "hosts_per_leaf": 200}
+    said = r"1000000 hosts and 5050 switches are more than 65535 nodes, .* some 186 GiB"
+    with pytest.raises(SourceError, match=said):
         from_dict({**BASE, "topology": {"leaf_spine": block}})
 
 

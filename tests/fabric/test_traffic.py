@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from fabric_pipe import Pipe
 
+from sglb.fabric.collectives import all_to_all, ring_all_reduce
 from sglb.fabric.events import EventLog, FlowCompleted, FlowStarted
 from sglb.fabric.qp import TransportConfig
 from sglb.fabric.traffic import TrafficDriver
-from sglb.fabric.workload import Flow, Workload, all_to_all, ring_all_reduce
+from sglb.fabric.workload import Flow, Workload
 
 FULL_PS = 334_240
 DELAY_PS = 2_000_000

@@ -8,16 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sglb.fabric.workload import (
-    Flow,
-    Workload,
-    WorkloadError,
-    all_to_all,
-    flow_list,
-    incast,
-    permutation,
-    ring_all_reduce,
-)
+from sglb.fabric.collectives import all_to_all, ring_all_reduce
+from sglb.fabric.workload import Flow, Workload, WorkloadError, flow_list, incast, permutation
 
 
 def test_all_to_all_is_staggered() -> None:
@@ -86,12 +78,14 @@ def test_nonsense_is_refused() -> None:
     for make, message in (
         (lambda: all_to_all([1], 1), "all_to_all needs at least 2 hosts, got 1"),
         (lambda: all_to_all([1, 1], 1), "names a host twice"),
-        (lambda: all_to_all(range(1002), 1), "of 1002 hosts has more than 1000000 flows"),
+        (lambda: all_to_all(range(1450), 1), "of 1450 hosts has more than 2097152 flows"),
         (lambda: ring_all_reduce([1, 2, 3], 2), "less than a byte a host"),
         (lambda: incast(1, [1], 1), "from host 1 to itself"),
         (lambda: incast(1, [], 1), "workload incast has no flow"),
         (lambda: incast(1, [2], 0), "has 0 bytes"),
-        (lambda: Workload("w", (Flow(0, 1, 2, 1, after=(0,)),)), "flow 0 is out of order"),
+        (lambda: Workload("w", (Flow(0, 1, 2, 1, after=(0,)),)), "flow 0 waits for one that is not"),
+            (lambda: Workload("w", (Flow(1, 1, 2, 1),)), "flow 1 is out of order"),
+            (lambda: Flow(0, 1, 2, 1, delay_ps=1), "has a delay after nothing"),
     ):
         with pytest.raises(WorkloadError, match=message):
             make()
