@@ -179,6 +179,15 @@ def test_without_room_in_the_pool_headroom_takes_the_first_packet() -> None:
     assert fabric.node("SHARED_USED") == 900
 
 
+def test_what_is_in_headroom_counts_towards_the_threshold() -> None:
+    fabric = lossless(1_000)
+    fabric.put(950, cls=3, origin=1)
+    fabric.put(100, cls=3, origin=1)  # no room for it in the pool
+    assert group(fabric) == (950, 100, 1)
+    fabric.put(10, cls=3, origin=1)  # there is for this, but 1,050 bytes are over the threshold
+    assert group(fabric) == (950, 110, 1)
+
+
 def test_packets_of_no_port_have_no_group_and_no_limit_but_the_pool() -> None:
     fabric = lossless(1_000, limit_bytes=None)
     assert fabric.put(1_000, cls=3) == 0
