@@ -51,6 +51,8 @@ class ReplicationEngine:
     """
 
     def __init__(self, port_up: Callable[[int], bool]) -> None:
+        #: Called after a group (True) or session (False) of that id has changed; with None, all have.
+        self.on_change: Callable[[bool, int | None], None] | None = None
         self._port_up = port_up
         self._groups: dict[int, MulticastGroup] = {}
         self._sessions: dict[int, CloneSession] = {}
@@ -85,6 +87,8 @@ class ReplicationEngine:
         """A port went up or down: the choice among backups is made anew."""
         self._copies.clear()
         self._session_copies.clear()
+        self._changed(True, None)
+        self._changed(False, None)
 
     # --- control plane ---
 
@@ -117,6 +121,7 @@ class ReplicationEngine:
         if self._groups.pop(group_id, None) is None:
             raise NoSuchEntry(f"there is no multicast group {group_id}")
         self._copies.pop(group_id, None)
+        self._changed(True, group_id)
 
     def insert_session(self, session: CloneSession) -> None:
         """Adds a session. Raises `EntryExists`, or `BadValue` (a copy given twice, a bad length)."""
@@ -135,6 +140,7 @@ class ReplicationEngine:
         if self._sessions.pop(session_id, None) is None:
             raise NoSuchEntry(f"there is no clone session {session_id}")
         self._session_copies.pop(session_id, None)
+        self._changed(False, session_id)
 
     def reset(self) -> None:
         """Forgets everything."""
@@ -144,12 +150,17 @@ class ReplicationEngine:
 
     # --- inside ---
 
+    def _changed(self, is_group: bool, number: int | None) -> None:
+        if self.on_change is not None:
+            self.on_change(is_group, number)
+
     def _put_group(self, group: MulticastGroup) -> None:
         if group.id <= 0:
             raise BadValue(f"multicast group id {group.id}: ids start at 1 (0 means no multicast)")
         self._check(f"multicast group {group.id}", group.replicas)
         self._groups[group.id] = group
         self._copies.pop(group.id, None)
+        self._changed(True, group.id)
 
     def _put_session(self, session: CloneSession) -> None:
         where = f"clone session {session.id}"
@@ -160,6 +171,7 @@ class ReplicationEngine:
         self._check(where, session.replicas)
         self._sessions[session.id] = session
         self._session_copies.pop(session.id, None)
+        self._changed(False, session.id)
 
     @staticmethod
     def _check(where: str, replicas: Iterable[Replica]) -> None:

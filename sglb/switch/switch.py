@@ -15,7 +15,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from threading import RLock
-from typing import TYPE_CHECKING, Final, Literal, cast, get_args
+from typing import TYPE_CHECKING, Final, Literal, Protocol, cast, get_args
 
 from sglb.p4.hashing import CrcModel
 from sglb.p4.interp import Interpreter
@@ -40,6 +40,34 @@ from sglb.switch.traffic import TrafficManager
 
 if TYPE_CHECKING:
     from sglb.p4.compiler import CompiledProgram
+
+
+class Core(Protocol):
+    """A data plane in memory that stands in for the pipeline and the traffic manager here.
+
+    Everything is called when it happens (see `sglb.switch.core.bind`).
+    """
+
+    def retired(self) -> None:
+        """The loaded program goes."""
+
+    def loaded(self) -> None:
+        """A program was loaded."""
+
+    def carrier(self, number: int, up: bool) -> None:
+        """A port's link was cut or came back."""
+
+    def detected(self, number: int, live: bool) -> None:
+        """The switch knows of it."""
+
+    def rate(self, number: int, rate_bps: int | None) -> None:
+        """A port has another rate."""
+
+    def receive(self, number: int, data: bytes) -> None:
+        """A frame comes in by a port."""
+
+    def event(self, data: bytes) -> None:
+        """A frame that the switch made enters."""
 
 
 #: What runs the program: native code, or the interpreter that is its reference.
@@ -75,6 +103,8 @@ class Switch:
     `on_port_event(port, up)` when a change of a port's state has been detected;
     `on_idle(table, entries)` for entries unused for their idle timeout;
     `digests.on_list(list)` for digests.
+
+    `core`, when set, is the data plane in place of the one here.
     """
 
     def __init__(
@@ -101,9 +131,10 @@ class Switch:
         self.on_drop: Callable[[Drop], None] | None = None
         self.on_port_event: Callable[[int, bool], None] | None = None
         self.on_idle: Callable[[Table, list[TableEntry]], None] | None = None
+        self.core: Core | None = None
         self.replication = ReplicationEngine(self.port_live)
         self.digests = DigestEngine(clock)
-        self.generator = PacketGenerator(clock, self._inject_event, config.event_ethertype)
+        self.generator = self.new_generator()
         self._rng = rng
         self._traffic = TrafficManager(clock, config)
         self._idle = IdleWatcher(clock, self._notify_idle)
@@ -175,6 +206,8 @@ class Switch:
         state.activate()
         self._pipeline = self._traffic.egress = pipeline
         pipeline.recorder = self._recorder
+        if self.core is not None:
+            self.core.loaded()
 
     def unload(self) -> None:
         """The switch stops, as one without power: no program, no timers; packets are lost.
@@ -188,6 +221,8 @@ class Switch:
         self._state = self._pipeline = None  # the traffic manager still loses what is under way
 
     def _retire(self) -> None:
+        if self.core is not None:
+            self.core.retired()
         if self._pipeline is not None:
             self._pipeline.retired = True
             for port in self.ports.values():
@@ -254,6 +289,8 @@ class Switch:
     def set_port_rate(self, number: int, rate_bps: int | None) -> None:
         """Changes a port's rate, from its next frame on."""
         self.port(number).set_rate(rate_bps)
+        if self.core is not None:
+            self.core.rate(number, rate_bps)
 
     def set_port_state(self, number: int, up: bool) -> None:
         """The link at a port is cut or comes back, now.
@@ -270,6 +307,8 @@ class Switch:
         port.up = up
         if not up:
             port.cuts += 1
+        if self.core is not None:
+            self.core.carrier(number, up)
         if port.detection is not None:
             port.detection.cancel()
             port.detection = None
@@ -285,6 +324,8 @@ class Switch:
             for profile in self._state.profiles.values():
                 profile.port_changed(port.number)
         self.replication.ports_changed()
+        if self.core is not None:
+            self.core.detected(port.number, up)
         if not up:
             self._traffic.flush(port, DropReason.PORT_DOWN)
         if self.config.port_events and self._pipeline is not None:
@@ -307,6 +348,9 @@ class Switch:
     def receive(self, port_number: int, data: bytes) -> None:
         """A whole frame has arrived on a port. Raises `NoSuchEntry` for an unknown port."""
         port = self.port(port_number)
+        if self.core is not None:
+            self.core.receive(port_number, data)
+            return
         if not (port.up and port.live):
             self._count_drop(port, DropReason.RX_PORT_DOWN, port_number, data)
             return
@@ -326,7 +370,14 @@ class Switch:
         """Stops a timer; harmless when it is not running."""
         self.generator.stop(app_id)
 
+    def new_generator(self) -> PacketGenerator:
+        """A packet generator whose frames enter here."""
+        return PacketGenerator(self.clock, self._inject_event, self.config.event_ethertype)
+
     def _inject_event(self, frame: bytes) -> None:
+        if self.core is not None:
+            self.core.event(frame)
+            return
         self._enter(self.config.event_port, frame)
 
     def _enter(self, port_number: int, data: bytes) -> None:

@@ -87,6 +87,7 @@ class Memory:
     """A laid out block. `first_port[n]` is node n's first port; `port(n, number)` finds one."""
 
     world: World
+    sizes: Sizes
     nodes: tuple[NodeSpec, ...]
     first_port: tuple[int, ...]
     port_numbers: tuple[tuple[int, ...], ...]
@@ -109,7 +110,7 @@ def build(nodes: Sequence[NodeSpec], sizes: Sizes) -> Memory:
     layout = _Layout(nodes, sizes)
     world = _allocate(layout.words)
     layout.fill(world)
-    return Memory(world, tuple(nodes), tuple(layout.first_port), tuple(layout.numbers))
+    return Memory(world, sizes, tuple(nodes), tuple(layout.first_port), tuple(layout.numbers))
 
 
 def _allocate(words: int) -> World:

@@ -11,9 +11,9 @@ from sglb.p4.native import abi
 from sglb.switch.core import model as m
 from sglb.switch.core.call import call2
 from sglb.switch.core.generator import timer_due
-from sglb.switch.core.heap import push
+from sglb.switch.core.heap import order_of, push, remove
 from sglb.switch.core.jit import compiled, inlined
-from sglb.switch.core.lists import take
+from sglb.switch.core.lists import insert_by_time, take
 from sglb.switch.core.observe import SYNCMESH, ether_type, log, lost, note
 from sglb.switch.core.pfc import pause_arrives, wire_ps
 from sglb.switch.core.replication import (
@@ -29,7 +29,7 @@ from sglb.switch.core.replication import (
     row_address,
     to_queue,
 )
-from sglb.switch.core.rows import deparsed, leave_family, row_free, row_widen
+from sglb.switch.core.rows import deparsed, leave_family, row_free, row_new, row_store, row_widen
 from sglb.switch.core.tm import admit, flush, pick, release
 from sglb.switch.core.watchdog import pause_event
 from sglb.switch.core.wires import arrive, depart, launch
@@ -157,10 +157,13 @@ def _enqueue(world: World, node: int, row: int, now: int) -> None:
     why = admit(world, row, now)
     if why:
         _lose_at(world, port, row, why, now)
-    elif now >= w[_port_record(world, port) + m.P_FREE]:
-        _serve(world, node, port, now)
-    else:
-        _wake_later(world, node, port)
+        return
+    record = _port_record(world, port)
+    if not w[record + m.P_WAKING]:
+        if now >= w[record + m.P_FREE]:
+            _serve(world, node, port, now)
+        else:
+            _wake_later(world, node, port)
 
 
 @inlined
@@ -250,7 +253,7 @@ def _cut(world: World, row: int) -> None:
 
 
 @compiled
-def switch_event(world: World, node: int, kind: int, index: int, arg: int, now: int) -> None:
+def switch_event(world: World, node: int, kind: int, index: int, arg: int, now: int) -> None:  # noqa: ARG001
     """An event of a switch (EV_*)."""
     w = world.w
     port = w[node_record(world, node) + m.N_FIRST_PORT] + index
@@ -345,7 +348,7 @@ def _inject(world: World, node: int, now: int) -> None:
 
 @compiled
 def retire(world: World, node: int, now: int) -> None:
-    """The program is replaced, or the switch stops: what waits is lost, what is in a pipeline will be."""
+    """The program is replaced, or the switch stops: what waits is lost, the rest will be."""
     w, h = world.w, world.h
     record = node_record(world, node)
     for head in (m.N_PIPE_HEAD, m.N_RESUBMIT_HEAD, m.N_RECIRC_HEAD):
@@ -356,3 +359,36 @@ def retire(world: World, node: int, now: int) -> None:
     first = w[record + m.N_FIRST_PORT]
     for port in range(first, first + w[record + m.N_PORTS]):
         flush(world, port, m.DROP_RELOADED, now)
+
+
+@compiled
+def inject(world: World, node: int, origin: int, address: int, length: int, time: int) -> bool:
+    """Lets a frame that lies at an address enter a switch at `time`.
+
+    `origin` is a global port, or FROM_EVENT. False when there was no room for it (HALT says what for).
+    """
+    w, h = world.w, world.h
+    row = row_new(world)
+    if row < 0:
+        return False
+    if not row_store(world, row, address, length, length):
+        row_free(world, row)
+        return False
+    h[row * 2 + m.RH_IN_PORT] = origin
+    w[row + m.R_TIME] = time
+    at = node_record(world, node) + m.N_INJECT_HEAD
+    before = w[at]
+    insert_by_time(world, at, row)
+    if w[at] == row:
+        if before >= 0:
+            remove(world, w[node_record(world, node) + m.N_HEAP], order_of(node, m.EV_INJECT, 0))
+        push(world, node, time, m.EV_INJECT, 0, 0)
+    return True
+
+
+@compiled
+def set_live(world: World, port: int, live: bool, now: int) -> None:
+    """A switch has learned that a port went down, which flushes its queues, or came up."""
+    world.w[_port_record(world, port) + m.P_LIVE] = live
+    if not live:
+        flush(world, port, m.DROP_PORT_DOWN, now)
