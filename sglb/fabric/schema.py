@@ -202,10 +202,11 @@ class SwitchBlock(Model):
     `queue_bytes` bounds each lossy queue of a port. `buffer` and `pfc` are the shared buffer and the
     lossless classes. `capacity_slots: false` gives every path the same share whatever its capacity
     (the suppression that unequal paths cause then shows). `adaptive_per` is what dlb and glb choose a
-    path for.
+    path for. `cpu_latency_ns` lies between a frame's leaving by the CPU port and the control plane.
     """
 
     pipeline_latency_ns: Time = 1_000.0
+    cpu_latency_ns: PositiveTime = 1_000.0
     port_down_detection_us: Time = 10.0
     queue_bytes: Bytes = 2_000_000
     buffer: BufferBlock = BufferBlock()

@@ -117,22 +117,8 @@ class Simulation:
 
     # --- building ---
 
-    def _switch_config(self) -> SwitchConfig:
-        block = self.scenario.model.switch
-        latency_ps = ns_to_ps(block.pipeline_latency_ns)
-        return SwitchConfig(
-            ingress_latency_ps=latency_ps // 2,
-            egress_latency_ps=latency_ps - latency_ps // 2,
-            queue_limit_bytes=block.queue_bytes,
-            wire_overhead_bytes=WIRE_OVERHEAD_BYTES,
-            depth_unit="cells",
-            port_events=True,
-            port_down_detection_ps=us_to_ps(block.port_down_detection_us),
-            port_up_detection_ps=us_to_ps(block.port_down_detection_us),
-        )
-
     def _build_switches(self, recorder: TraceRecorder | None) -> None:
-        config = self._switch_config()
+        config = switch_config(self.scenario)
         for node in self.scenario.topology.switches:
             switch = Switch(
                 self._program,
@@ -151,6 +137,12 @@ class Simulation:
             service = P4RuntimeService(switch, self.clock)
             service.on_port_state(partial(self._port_state, node.id))
             self.services[node.id] = service
+            self._delay_cpu_frames(switch)
+
+    def _delay_cpu_frames(self, switch: Switch) -> None:
+        deliver, delay_ps = switch.on_cpu, ns_to_ps(self.scenario.model.switch.cpu_latency_ns)
+        if deliver is not None:
+            switch.on_cpu = partial(self.clock.call_later, delay_ps, deliver)
 
     def _build_hosts(self) -> None:
         topology = self.scenario.topology
@@ -172,7 +164,7 @@ class Simulation:
         spans: dict[tuple[int, int], list[LossSpan]] = {}
         for loss in self.scenario.losses:
             for edge in loss.edges:
-                span = LossSpan(loss.syncmesh, loss.data, loss.from_ps, loss.to_ps)
+                span = LossSpan(loss.syncmesh, loss.data, loss.from_ps, loss.to_ps, loss.ber)
                 spans.setdefault(edge.key, []).append(span)
         for edge in self.scenario.topology.edges:
             wire = Wire(
@@ -345,6 +337,22 @@ class Simulation:
                 frames.destination_switch(frame),
             )
         )
+
+
+def switch_config(scenario: Scenario) -> SwitchConfig:
+    """What every switch of a scenario is built like."""
+    block = scenario.model.switch
+    latency_ps = ns_to_ps(block.pipeline_latency_ns)
+    return SwitchConfig(
+        ingress_latency_ps=latency_ps // 2,
+        egress_latency_ps=latency_ps - latency_ps // 2,
+        queue_limit_bytes=block.queue_bytes,
+        wire_overhead_bytes=WIRE_OVERHEAD_BYTES,
+        depth_unit="cells",
+        port_events=True,
+        port_down_detection_ps=us_to_ps(block.port_down_detection_us),
+        port_up_detection_ps=us_to_ps(block.port_down_detection_us),
+    )
 
 
 def transport_config(scenario: Scenario) -> TransportConfig:

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from sglb.fabric.kernel.hosts import host_event
+from sglb.fabric.kernel.hosts import host_event, host_receive
 from sglb.switch.core import model as m
 from sglb.switch.core.heap import NEVER, index_of, kind_of, node_of, peek, pop
 from sglb.switch.core.jit import compiled
+from sglb.switch.core.pfc import pause_arrives
 from sglb.switch.core.switch import switch_event
+from sglb.switch.core.watchdog import pause_event
+from sglb.switch.core.wires import arrive
 from sglb.switch.core.world import World
 
 #: A run cannot go on with these: the memory was too small, or the program failed.
@@ -35,12 +38,29 @@ def _run_heap(world: World, heap: int, end: int) -> int:
         if node < w[m.SWITCHES]:
             switch_event(world, node, kind_of(order), index_of(order), arg, time)
         else:
-            host_event(world, node, kind_of(order), index_of(order), arg, time)
+            _host(world, node, kind_of(order), index_of(order), arg, time)
         if w[m.HALT] & FATAL:
             if w[m.FAILED_NODE] < 0:
                 w[m.FAILED_NODE] = node
             break
     return count
+
+
+@compiled
+def _host(world: World, node: int, kind: int, index: int, arg: int, now: int) -> None:
+    """An event of a host."""
+    w = world.w
+    port = w[w[m.NODES_AT] + node * m.NODE_WORDS + m.N_FIRST_PORT]
+    if kind == m.EV_WIRE:
+        row = arrive(world, port, now)
+        if row >= 0:
+            host_receive(world, node, port, row, now)
+    elif kind == m.EV_PAUSE:
+        pause_arrives(world, port, now)
+    elif kind == m.EV_PAUSE_END:
+        pause_event(world, port, index, now)
+    else:
+        host_event(world, node, kind, index, arg, now)
 
 
 @compiled
