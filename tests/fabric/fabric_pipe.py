@@ -27,7 +27,7 @@ class FixedBits(random.Random):
 
 
 class Pipe:
-    """`count` hosts at 100 Gbit/s on one wire, frames going by destination IPv4 address.
+    """`count` hosts at 100 Gbit/s on one wire, frames going by destination IP address.
 
     `fate(frame)` gives the delays (ps) of the copies that arrive: none is a loss, two a duplicate.
     """
@@ -58,11 +58,12 @@ class Pipe:
                 rng,
             )
             self.hosts[node.id] = self._by_ip[host.address.ipv4.packed] = host
+            self._by_ip[host.address.ipv6.packed] = host
 
     def _sender(self, name: str) -> Callable[[bytes], None]:
         def send(frame: bytes) -> None:
             self.frames.append((self.clock.now_ps, name, frame))
-            host = self._by_ip[frame[30:34]]
+            host = self._by_ip[frame[30:34] if frame[12] == 8 else frame[38:54]]
             for delay_ps in self.fate(frame):
                 self.clock.call_later(delay_ps, host.receive, host.address.mac + frame[6:])
 

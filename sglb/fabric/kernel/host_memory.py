@@ -6,8 +6,8 @@
 
 with `NodeSpec(..., events=plan.events(i), overhead_bytes=WIRE_OVERHEAD_BYTES)` for host i, and rows
 that store at least `LEAST_DATA_BYTES`. Queue pair numbers, first PSNs and UDP source ports are those
-that `sglb.fabric.traffic` would give the same hosts, as long as flows start in order of (start time,
-id): pairs are connected in that order.
+that `sglb.fabric.traffic` would give the same hosts, as long as flows that wait for nothing
+start before the others and in order of (start time, id): pairs are connected in that order.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class HostPlan:
 
     def _connect(self, qps: int) -> None:
         found: dict[tuple[int, int], int] = {}
-        for flow in sorted(self._flows, key=lambda f: (f.start_ps, f.id)):
+        for flow in sorted(self._flows, key=lambda f: (bool(f.after), f.start_ps, f.id)):
             key = (flow.src, flow.dst)
             if key not in found:
                 found[key] = len(self._pairs)

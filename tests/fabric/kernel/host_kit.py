@@ -139,9 +139,7 @@ class NativePipe:
         """Hands a frame to the host that it is addressed to, as a switch would."""
         frame = self.bytes_of(row)
         ip = frame[30:34] if frame[12] == 8 else frame[38:54]
-        known = [
-            i for i, a in enumerate(self.addresses) if ip in (a.ipv4.packed, a.ipv6.packed)
-        ]
+        known = [i for i, a in enumerate(self.addresses) if ip in (a.ipv4.packed, a.ipv6.packed)]
         at = int(self.world.w[row + abi.DATA] - self.world.w[m.BASE])
         self.world.b[at : at + 6] = np.frombuffer(self.addresses[known[0]].mac, dtype=np.uint8)
         host_receive(self.world, known[0], 0, row, self.now_ps)
