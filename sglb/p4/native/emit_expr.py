@@ -147,7 +147,9 @@ def _shift(body: Body, expr: ir.Binary, left: str, right: str) -> str:
     inside = below(body, right, of_amount, width)
     amount_text = body.resized(right, of_amount, width)
     if expr.op is ir.BinOp.SAR:
-        amount_text = body.fn.op(f"select i1 {inside}, i{width} {amount_text}, i{width} {width - 1}")
+        amount_text = body.fn.op(
+            f"select i1 {inside}, i{width} {amount_text}, i{width} {width - 1}"
+        )
         return body.fn.op(f"ashr i{width} {left}, {amount_text}")
     moved = body.fn.op(f"{_SHIFTS[expr.op]} i{width} {left}, {amount_text}")
     return body.fn.op(f"select i1 {inside}, i{width} {moved}, i{width} 0")

@@ -52,9 +52,7 @@ def _instance(body: Body, stmt: ir.Extern) -> tuple[ir.Instance, str]:
 # --- registers, counters, meters ------------------------------------------------------------------
 
 
-def _at_element(
-    body: Body, stmt: ir.Extern, stride: int, use: Callable[[str], None]
-) -> None:
+def _at_element(body: Body, stmt: ir.Extern, stride: int, use: Callable[[str], None]) -> None:
     """Lets `use` work on the address of the indexed element; nothing happens beyond the last one."""
     instance, base = _instance(body, stmt)
     index = stmt.ins[0]

@@ -146,9 +146,7 @@ def _extract_header(
     body.store(POSITION, end)
 
 
-def _take_bits(
-    body: Body, fields: Fields, shift: str | None, position: str, variable: str
-) -> None:
+def _take_bits(body: Body, fields: Fields, shift: str | None, position: str, variable: str) -> None:
     """Reads fields one by one from bit `position` on."""
     fn, data = body.fn, data_pointer(body)
     for field in fields:

@@ -228,5 +228,3 @@ def _whole(headers: Sequence[ir.Header], chosen: Sequence[int]) -> int:
         fixed_width(headers[h].fields) + sum(f.width for f in headers[h].fields if f.varbit)
         for h in chosen
     )
-
-

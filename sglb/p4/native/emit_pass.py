@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from sglb.p4 import ir
@@ -118,7 +119,7 @@ def header_bytes(body: Body) -> str:
 def emit_entries(unit: Unit) -> None:
     """Writes all entry points."""
     for block in BLOCKS:
-        _entry(unit, ENTRIES[block], lambda body, block=block: _run_block(body, block))
+        _entry(unit, ENTRIES[block], partial(_run_block, block=block))
     _entry(unit, "p4_ingress_pass", _ingress_pass)
     _entry(unit, "p4_parse_pass", _parse_pass)
     _entry(unit, "p4_egress_pass", _egress_pass)

@@ -239,9 +239,7 @@ def copy_slots(
         layout = body.unit.layout
         size = layout.span(body.block, source, count)
         assert size is not None
-        move_bytes(
-            body, _start(body, target, count, to), _start(body, source, count, of), size[2]
-        )
+        move_bytes(body, _start(body, target, count, to), _start(body, source, count, of), size[2])
         return
     values = [body.load(source + i, of) for i in range(count)]
     for i, text in enumerate(values):
@@ -331,9 +329,7 @@ def zero_slots(body: Body, first: int, count: int, shift: str | None = None) -> 
 # --- headers and stacks ---------------------------------------------------------------------------
 
 
-def at_header(
-    body: Body, ref: ir.HeaderRef, use: Callable[[ir.Header, str | None], None]
-) -> None:
+def at_header(body: Body, ref: ir.HeaderRef, use: Callable[[ir.Header, str | None], None]) -> None:
     """Lets `use` work on a header, given as its array's first element and a shift in bytes."""
     program = body.program
     if isinstance(ref, ir.HeaderAt):

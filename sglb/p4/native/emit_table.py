@@ -41,7 +41,7 @@ def _apply(body: Body, stmt: ir.Apply) -> None:
     action = fn.op(f"load i32, ptr {pointer}, align 4")
     if stmt.action_run is not None:
         body.store(stmt.action_run, action)
-    _run_action(body, stmt.table, table, result, action)
+    _run_action(body, table, result, action)
 
 
 def _is_hit(body: Body, entry: str) -> str:
@@ -58,7 +58,7 @@ def _direct_meter(body: Body, table: ir.Table, entry: str, hit: str) -> None:
             store(body, table.meter_result, body.resized(colour, 32, table.meter_result.width))
 
 
-def _run_action(body: Body, index: int, table: ir.Table, result: str, action: str) -> None:
+def _run_action(body: Body, table: ir.Table, result: str, action: str) -> None:
     fn, procs = body.fn, body.program.procs
     offsets = table_layout.param_offsets(table)
     arms = [

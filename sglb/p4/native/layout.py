@@ -82,7 +82,7 @@ class Layout:
         self.program = program
         self.uses: list[ProcUse] = proc_uses(program)
         self.blocks: dict[str, BlockUse] = {
-            name: block_use(program, self.uses, getattr(program, name)) for name in BLOCKS
+            name: block_use(self.uses, getattr(program, name)) for name in BLOCKS
         }
         self._array_at = _outermost(program.arrays)
         self._header_at = {header.valid: header for header in program.headers}
@@ -239,9 +239,7 @@ class Layout:
         packing.add_all(units)
         return _Unit(packing.end, max(unit.align for unit in units), packing.places)
 
-    def _largest_array(
-        self, slot: int, end: int, inside: tuple[ir.Array, ...]
-    ) -> ir.Array | None:
+    def _largest_array(self, slot: int, end: int, inside: tuple[ir.Array, ...]) -> ir.Array | None:
         found = [
             array
             for array in self.program.arrays

@@ -20,9 +20,7 @@ _Pointer: Final = ctypes.c_void_p
 _PLAIN: Final = ctypes.CFUNCTYPE(None, _Pointer, _Pointer)
 _TYPES: Final = {
     "p4_preserve": ctypes.CFUNCTYPE(None, _Pointer, _Pointer, _Pointer, ctypes.c_int32),
-    "p4_forward_batch": ctypes.CFUNCTYPE(
-        None, _Pointer, _Pointer, ctypes.c_int64, ctypes.c_int64
-    ),
+    "p4_forward_batch": ctypes.CFUNCTYPE(None, _Pointer, _Pointer, ctypes.c_int64, ctypes.c_int64),
 }
 
 

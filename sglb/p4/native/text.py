@@ -109,7 +109,9 @@ class Function:
             self._lines.append(f"  br i1 {cond}, label %{then.name}, label %{other.name}")
             self._open = False
 
-    def switch(self, type_: str, value: str, default: Label, cases: list[tuple[int, Label]]) -> None:
+    def switch(
+        self, type_: str, value: str, default: Label, cases: list[tuple[int, Label]]
+    ) -> None:
         """Goes where the value says; the first case of a value holds."""
         if not self._open:
             return

@@ -71,7 +71,7 @@ def proc_uses(program: ir.Program) -> list[ProcUse]:
     return uses
 
 
-def block_use(program: ir.Program, uses: Sequence[ProcUse], root: int) -> BlockUse:
+def block_use(uses: Sequence[ProcUse], root: int) -> BlockUse:
     """The use of the block whose procedure is `root`."""
     order = _callees_first(uses, root)
     sites: Counter[int] = Counter()
@@ -143,7 +143,9 @@ class _Walk:
     def stmts(self, stmts: Sequence[ir.Stmt]) -> None:
         for stmt in statements([stmts]):
             self.use.size += 1
-            _STMTS.get(type(stmt), lambda _walk, _stmt: None)(self, stmt)
+            visit = _STMTS.get(type(stmt))
+            if visit is not None:
+                visit(self, stmt)
 
     def expr(self, expr: ir.Expr) -> None:
         todo = [expr]
