@@ -119,11 +119,8 @@ def _unlink(world: World, node_record: int, record: int, queue: int) -> int:
         w[queue + m.Q_CELLS] -= h[half + m.RH_CELLS]
     w[record + m.P_QUEUED] -= 1
     if packets == 0:
-        cls = h[half + m.RH_QUEUE]
-        w[record + m.P_READY] &= ~(1 << cls)
-        w[queue + m.Q_DEFICIT] = 0
-        if w[record + m.P_ROUND] == cls | _CREDITED:
-            w[record + m.P_ROUND] = (cls + 1) % m.CLASSES
+        w[record + m.P_READY] &= ~(1 << h[half + m.RH_QUEUE])
+        w[queue + m.Q_DEFICIT] = 0  # without it the turn is over too
     return row
 
 
