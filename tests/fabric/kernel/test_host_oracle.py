@@ -116,7 +116,7 @@ def test_without_losses(version: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(
-    ("loss", "late", "twice"), [(0.02, 0, 0), (0, 0.1, 0), (0.05, 0.05, 0.05), (0.25, 0.1, 0.1)]
+    ("loss", "late", "twice"), [(0.02, 0, 0), (0, 0.1, 0), (0.05, 0.05, 0.05), (0.2, 0.1, 0.1)]
 )
 def test_on_an_erratic_wire(seed: int, loss: float, late: float, twice: float) -> None:
     config = TransportConfig(window_packets=(32, 1, 200, 1024)[seed], ack_every=(4, 1, 7, 64)[seed])
