@@ -31,6 +31,7 @@ parser FabricParser(packet_in pkt, out headers_t hdr, inout metadata_t meta,
         transition select(hdr.vlan.ether_type) {
             ETHERTYPE_IPV4: parse_ipv4;
             ETHERTYPE_IPV6: parse_ipv6;
+            ETHERTYPE_SYNCMESH: parse_sync;  // never genuine: to be refused and counted
             default: accept;
         }
     }

@@ -83,8 +83,8 @@ control SyncMesh(inout headers_t hdr, inout metadata_t meta, inout standard_meta
 
         if (sm.ingress_port == CPU_PORT) {
             // The switch's own agent.
-            if (!hdr.set.isValid() || hdr.sync.version != SYNC_VERSION || !meta.fabric
-                || hdr.set.port[15:9] != 0) {
+            if (!hdr.set.isValid() || hdr.vlan.isValid() || hdr.sync.version != SYNC_VERSION
+                || !meta.fabric || hdr.set.port[15:9] != 0) {
                 refuse(MALFORMED);
             } else if (hdr.set.what == SET_REMOTE && hdr.set.profile < PROFILES) {
                 profile = hdr.set.profile[5:0];
@@ -106,6 +106,8 @@ control SyncMesh(inout headers_t hdr, inout metadata_t meta, inout standard_meta
             }
         } else if (!meta.fabric) {
             refuse(FROM_HOST);
+        } else if (hdr.vlan.isValid()) {
+            refuse(MALFORMED);
         } else if (hdr.sync.version != SYNC_VERSION || hdr.sync.origin != meta.neighbour) {
             // An agent's HELLO is how a neighbour becomes known: the agent judges it by its tag.
             if (hdr.sync.version == SYNC_VERSION && hdr.sync.type == SYNC_HELLO) {

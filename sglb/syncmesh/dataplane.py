@@ -74,8 +74,3 @@ def lane_set(lanes: tuple[Lane, ...]) -> int:
     for lane in lanes:
         found |= lane.bit
     return found
-
-
-def code_of_badness(badness: int) -> int:
-    """0 (best) to 7, or 8 (down), as the 4-bit code of a notification."""
-    return -badness & 0xF

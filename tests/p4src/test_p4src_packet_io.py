@@ -53,7 +53,7 @@ def loaded():
 
 
 def state(bench):
-    return [bench.register(name).copy() for name in STATE]
+    return [list(bench.register(name)) for name in STATE]
 
 
 def packet_out(bench, payload, *, port=0, through=1):
@@ -201,9 +201,9 @@ def test_no_host_changes_what_the_switch_believes_of_links(arrivals):
     bench = loaded()
     for name in ("remote_codes", "local_down", "beat_seen", "last_seen"):
         bench.register(name)[0] = 0x0105  # no cell is all zero
-    before = [bench.register(name).copy() for name in STATE[:4]]
+    before = [list(bench.register(name)) for name in STATE[:4]]
     feed(bench, arrivals)
-    assert [bench.register(name) for name in STATE[:4]] == before
+    assert [list(bench.register(name)) for name in STATE[:4]] == before
     assert all(p.reason == 3 for p in bench.packet_ins)  # its own notes: hosts do load ports
 
 

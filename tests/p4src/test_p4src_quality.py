@@ -44,7 +44,7 @@ def test_load_is_a_sum_of_bytes():
     bench = bench_with(quality(1, FAR))
     bench.put(ip4())
     bench.put(ip4())
-    assert bench.register("load_bytes")[:3] == [0, 2 * FRAME_BYTES, 0]
+    assert list(bench.register("load_bytes"))[:3] == [0, 2 * FRAME_BYTES, 0]
 
 
 @pytest.mark.parametrize(
@@ -125,10 +125,12 @@ def test_a_half_rate_port_is_judged_by_its_own_rate():
     half = tuple(edge // 2 for edge in full)
     bench = bench_with(quality(1, full), quality(2, half))
     for load in (0, 60_000, 90_000, 130_000, 400_000):
-        bench.register("load_bytes")[1:3] = [load, load // 2]
+        bench.register("load_bytes")[1] = load
+        bench.register("load_bytes")[2] = load // 2
         bench.tick()
         assert bands(bench)[0] == bands(bench)[1], load
-    bench.register("load_bytes")[1:3] = [60_000, 60_000]
+    for port in (1, 2):
+        bench.register("load_bytes")[port] = 60_000
     bench.tick()
     assert bands(bench)[:2] == [1, 3]
 
@@ -235,4 +237,4 @@ def test_group_of_another_bank_is_another_vector():
     bench.modify(group((1,)))
     bench.put(ip4())
     assert bench.register("local_bad")[0] == 7
-    assert not any(bench.register("local_bad")[1:])
+    assert not any(list(bench.register("local_bad"))[1:])

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from sglb import p4
+from sglb.fabric import frames
 from sglb.programs import glb, p4src
 from sglb.syncmesh import dataplane as dp
 from sglb.syncmesh import messages as m
@@ -85,5 +86,15 @@ def test_lanes() -> None:
     assert dp.lane_set((dp.Lane(1, 0), dp.Lane(1, 2))) == 0x800080
 
 
-def test_codes() -> None:
-    assert [dp.code_of_badness(b) for b in range(9)] == [0, 15, 14, 13, 12, 11, 10, 9, 8]
+@pytest.mark.parametrize("code", range(16))
+def test_observers_on_a_wire_know_notifications_as_agents_do(code: int) -> None:
+    """`sglb.fabric.frames` must not import this package and has its own EtherType, type and code."""
+    note = m.Note(
+        origin=0x01020304, incarnation=5, seq=6, subject=7, code=code, capacity_mbps=8
+    ).encode()
+    frame = m.frame(bytes(6), note)
+    assert frames.note(frame) == (0x01020304, code == dp.CODE_DOWN)
+    assert frames.note(frame[:-1]) is None
+    assert frames.ether_type(frame) == m.ETHERTYPE.to_bytes(2, "big") == frames.SYNCMESH
+    beat = m.Beat(origin=1, incarnation=5, seq=6).encode()
+    assert frames.note(m.frame(bytes(6), beat).ljust(60, b"\0")) is None
