@@ -244,4 +244,5 @@ def _delays(block: ControlPlaneBlock) -> Delays:
         round(block.failure_detection_ms * PS_PER_MS),
         round(block.reaction_ms * PS_PER_MS),
         round(block.restore_ms * PS_PER_MS),
+        round(block.notification_ms * PS_PER_MS),
     )

@@ -307,11 +307,12 @@ class _Plan:
         )
 
     def _watermarks(self) -> Iterator[P4TableEntry]:
-        ecn, unit = self._in.model.switch.ecn, self._in.target.depth_unit_bytes
-        kmin, kmax = ecn.kmin_bytes // unit, ecn.kmax_bytes // unit
-        slope = round(ecn.pmax * 2**32) // max(1, kmax - kmin)
+        unit = self._in.target.depth_unit_bytes
         for port in self._topology.ports(self._id):
             for traffic_class in _DATA_CLASSES:
+                ecn = self._in.model.switch.ecn_of(traffic_class)
+                kmin, kmax = ecn.kmin_bytes // unit, ecn.kmax_bytes // unit
+                slope = round(ecn.pmax * 2**32) // max(1, kmax - kmin)
                 yield P4TableEntry(
                     T_WATERMARKS,
                     match=Match(port=port, **{"class": traffic_class}),

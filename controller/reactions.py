@@ -7,8 +7,9 @@ fabric's truth. The delays, all from the scenario's `control_plane`:
   port-down detection time after the cut) until routing takes the link for down (`SlowPathSaw`). A link
   that both ends see up again before that was never down for routing. A link that fails silently, with
   its ports up, is down for routing as soon as an end is told not to hear the other any more.
-- `reaction_ms` runs from there until the tables of all switches are written (`TableWritten`). A changed
-  port speed waits for it too.
+- `notification_ms` runs from there until all switches have been told (`SlowPathTold`), `programming_ms`
+  from there until their tables are written (`TableWritten`); the two are `reaction_ms`. A changed port
+  speed waits for both.
 - `restore_ms` runs from the moment both ends see a link up again (`SlowPathSaw`) until it is back in
   the tables. A link that goes down in the meantime stays out, and waits anew when it is back.
 
@@ -23,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from controller.paths import LinkState
-from sglb.fabric.events import EventLog, SlowPathSaw
+from sglb.fabric.events import EventLog, SlowPathSaw, SlowPathTold
 from sglb.fabric.topology import Topology
 from sglb.switch.clock import Handle, Scheduler
 
@@ -32,11 +33,12 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """Delays of the slow path in ps; see the module's text."""
+    """Delays of the slow path in ps; see the module's text. Notification is part of the reaction."""
 
     detection_ps: int
     reaction_ps: int
     restore_ps: int
+    notification_ps: int = 0
 
 
 class Writer(Protocol):
@@ -175,7 +177,19 @@ class SlowPath:
 
     def _noticed(self, link_id: int, link: _Link) -> None:
         self._log.append(SlowPathSaw(self._clock.now_ps, link_id, False))
-        self._wait(link, _Phase.REROUTING, self._delays.reaction_ps, self._rerouted, link_id, link)
+        notification_ps = self._delays.notification_ps
+        if notification_ps:
+            self._wait(link, _Phase.REROUTING, notification_ps, self._told, link_id, link)
+        else:
+            self._program(link_id, link)
+
+    def _told(self, link_id: int, link: _Link) -> None:
+        self._log.append(SlowPathTold(self._clock.now_ps, link_id))
+        self._program(link_id, link)
+
+    def _program(self, link_id: int, link: _Link) -> None:
+        left_ps = self._delays.reaction_ps - self._delays.notification_ps
+        self._wait(link, _Phase.REROUTING, left_ps, self._rerouted, link_id, link)
 
     def _rerouted(self, link_id: int, link: _Link) -> None:
         self._wait(link, _Phase.OUT)

@@ -102,6 +102,13 @@ class SlowPathSaw(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SlowPathTold(Event):
+    """Routing's news of a dead link has reached every switch; not logged when that takes no time."""
+
+    link_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class TableWritten(Event):
     """`writer` (controller, agent) changed `updates` entries of switch `node`."""
 

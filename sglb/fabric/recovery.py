@@ -33,6 +33,7 @@ from sglb.fabric.events import (
     PacketSentIntoDeadPath,
     PortDownSeen,
     SlowPathSaw,
+    SlowPathTold,
     Traffic,
 )
 from sglb.fabric.faults import DeadHop, FabricState, Fault, FaultKind, dead_hops, next_hops
@@ -162,6 +163,9 @@ class _Cut:
         for e in span:
             if isinstance(e, NotificationReceived) and e.down and e.time_ps >= detected_ps:
                 told.setdefault(e.node, e.time_ps)
+            elif isinstance(e, SlowPathTold) and e.link_id in self._links:
+                for switch in self._topology.switches:
+                    told.setdefault(switch.id, e.time_ps)
 
         def split(some: Sequence[_Harm]) -> Split:
             return self._split(some, cut_ps, detected_ps, by, told)

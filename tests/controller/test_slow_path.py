@@ -5,7 +5,7 @@ import pytest
 from controller.paths import LinkState
 from controller.reactions import Delays, SlowPath
 from sglb.fabric import generators
-from sglb.fabric.events import EventLog, SlowPathSaw
+from sglb.fabric.events import EventLog, SlowPathSaw, SlowPathTold
 from sglb.fabric.topology import LinkSpec
 from sglb.switch.clock import VirtualClock
 
@@ -22,10 +22,11 @@ class Bench:
     writes: list[tuple[int, dict[int, int]]] = field(default_factory=list)
     back: list[tuple[int, int]] = field(default_factory=list)
     writes_before_back: list[int] = field(default_factory=list)
+    notification_ps: int = 0
 
     def __post_init__(self) -> None:
         self.topology = generators.leaf_spine(2, 2, 1, SPEC, SPEC, 1)
-        delays = Delays(DETECTION, REACTION, RESTORE)
+        delays = Delays(DETECTION, REACTION, RESTORE, self.notification_ps)
         self.path = SlowPath(self.topology, self.clock, delays, self, self.log)
         self.link = self.topology.find_links("leaf0-spine1")[0]
 
@@ -67,6 +68,23 @@ def test_a_cut_is_noticed_then_rerouted_then_taken_back(bench: Bench) -> None:
     assert bench.back == [(5010, bench.link.id)]
     assert bench.writes_before_back == [2]  # the routes stand first
     assert bench.path.phases() == {}
+
+
+def test_notification_is_a_stage_of_its_own() -> None:
+    bench = Bench(notification_ps=30)
+    bench.ends(50, up=False)
+    bench.clock.run()
+    assert bench.saw() == [(1050, False)]
+    assert [(e.time_ps, e.link_id) for e in bench.log.of(SlowPathTold)] == [(1080, bench.link.id)]
+    assert bench.in_tables() == [(1150, False)]  # the whole reaction takes as long
+
+
+def test_a_link_that_is_back_before_anybody_is_told_goes_on_being_rerouted() -> None:
+    bench = Bench(notification_ps=30)
+    bench.ends(50, up=False)
+    bench.ends(1060, up=True)
+    bench.clock.run()
+    assert bench.in_tables() == [(1150, False), (1160, True)]
 
 
 def test_one_end_is_enough_for_down_and_both_are_needed_for_up(bench: Bench) -> None:

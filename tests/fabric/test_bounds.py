@@ -14,6 +14,7 @@ from sglb.fabric.bounds import BoundError, BoundViolation, LowerBound, lower_bou
 from sglb.fabric.concurrent import best_lengths
 from sglb.fabric.events import EventLog, FlowCompleted
 from sglb.fabric.faults import Fault, FaultKind
+from sglb.fabric.moe import MoeShape, moe
 from sglb.fabric.qp import TransportConfig
 from sglb.fabric.topology import LinkSpec, Topology, TopologyBuilder
 from sglb.fabric.traffic import TrafficDriver
@@ -128,6 +129,49 @@ def test_ring_all_reduce_is_a_chain() -> None:
     assert "30 flows in a row" in bound.binding.what
 
 
+def test_a_delay_after_a_flow_and_a_tail_count() -> None:
+    topology = _fabric()
+    a, b = (h.id for h in topology.hosts[:2])
+    flows = (Flow(0, a, b, 4096, 50), Flow(1, b, a, 4096, 50, (0,), 1, 3_000))
+    bound = _bound(topology, Workload("w", flows, lead_ps=40, tail_ps=500))
+    once = WIRE_PS - GAP_PS + HOP_PS + 2 * 500_000 + PIPELINE_PS
+    assert bound.start_ps == 10
+    assert bound.completion_ps == 40 + 2 * once + 3_000 + 500
+
+
+def test_double_tree_is_bound_by_inner_ranks() -> None:
+    """An inner rank sends to a parent and two children in one tree, and as a leaf in the other."""
+    topology = _fabric()
+    hosts = [h.id for h in topology.hosts]
+    chunks = 50
+    work = collectives.tree_all_reduce(hosts, 2 * chunks * 4096, 4096)
+    bound = _bound(topology, work)
+    # 4 halves of 50 chunks: one up, two down, one as a leaf. Rank 2 hangs on leaf0 as does its parent.
+    assert chunks * 4 * WIRE_PS < bound.completion_ps < chunks * 4 * WIRE_PS + 20 * TAIL_PS
+
+
+def test_rails_spread_an_all_to_all_over_their_leaves() -> None:
+    topology = generators.rail_optimised(4, 2, 4, 1, FAST, FAST)
+    hosts = [h.id for h in topology.hosts]
+    machines = collectives.Machines(2, 8_000_000_000_000)
+    work = collectives.all_to_all(hosts, 10 * 4096, 0, machines, rail_aware=True)
+    bound = _bound(topology, work)
+    # (N - g) m through each NIC, (g-1) (N/g) m over NVLink first; every rail has one leaf.
+    lead = 4 * 10 * 4096
+    assert bound.completion_ps == lead + 60 * WIRE_PS - GAP_PS + HOP_PS + 2 * 500_000 + PIPELINE_PS
+    assert bound.binding.kind == "nic"
+
+
+def test_broadcast_is_a_chain_of_chunks() -> None:
+    topology = generators.leaf_spine(1, 1, 3, FAST, FAST)
+    hosts = [h.id for h in topology.hosts]
+    bound = _bound(topology, collectives.broadcast(hosts, hosts[0], 10 * 4096, 4096))
+    hop = HOP_PS + 2 * 500_000 + PIPELINE_PS
+    # The last host cannot receive before the first chunk has gone two hops; then 9 more chunks come.
+    once = WIRE_PS - GAP_PS + hop
+    assert bound.completion_ps == once + 10 * WIRE_PS - GAP_PS + hop
+
+
 def test_incast_is_bound_by_the_receiver() -> None:
     topology = _fabric()
     h = [host.id for host in topology.hosts]
@@ -228,8 +272,11 @@ def test_a_measurement_below_the_bound_is_an_error() -> None:
         bound.check(bound.completion_ps - 1)
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 10**6), st.sampled_from(["a2a", "ring", "incast", "perm"]))
+_KINDS = ("a2a", "ring", "incast", "perm", "tree", "broadcast", "moe")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(_KINDS))
 def test_hosts_on_a_perfect_wire_come_close_but_never_below(seed: int, kind: str) -> None:
     """Hosts on one switch: an ideal pipe takes as long as that switch would at the least."""
     rng = random.Random(seed)
@@ -242,6 +289,9 @@ def test_hosts_on_a_perfect_wire_come_close_but_never_below(seed: int, kind: str
         "ring": lambda: collectives.ring_all_reduce(hosts, size),
         "incast": lambda: workload.incast(hosts[0], hosts[1:], size),
         "perm": lambda: workload.permutation(hosts, size, rng),
+        "tree": lambda: collectives.tree_all_reduce(hosts, size, 5_000),
+        "broadcast": lambda: collectives.broadcast(hosts, hosts[-1], size, 5_000),
+        "moe": lambda: moe(hosts, MoeShape(40, 300, count, 1), rng),
     }[kind]()
     bound = _bound(topology, work)
     smallest = min((f.size_bytes - 1) % 4096 + 1 for f in work.flows)
@@ -253,7 +303,7 @@ def test_hosts_on_a_perfect_wire_come_close_but_never_below(seed: int, kind: str
     driver.start()
     pipe.clock.run(until_ps=10**12)
     measured = max(e.time_ps for e in log.of(FlowCompleted))
-    if kind != "incast":  # the pipe lets many senders at a receiver at once
+    if kind not in ("incast", "tree", "moe"):  # the pipe lets many senders at a receiver at once
         bound.check(measured)
     assert measured > 0
 

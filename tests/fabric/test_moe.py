@@ -109,5 +109,4 @@ def test_impossible_shapes(hosts: int, shape: MoeShape, machines: Machines, mess
 def test_no_token_that_leaves() -> None:
     # One token a host and as many seeds as it takes for each to stay at home.
     with pytest.raises(WorkloadError, match="moe: no token leaves its machine"):
-        for seed in range(100):
-            moe([1, 2], MoeShape(1, 1, 2, 1), random.Random(seed))
+        [moe([1, 2], MoeShape(1, 1, 2, 1), random.Random(seed)) for seed in range(100)]

@@ -12,6 +12,7 @@ from sglb.fabric.events import (
     PacketSentIntoDeadPath,
     PortDownSeen,
     SlowPathSaw,
+    SlowPathTold,
     Traffic,
 )
 from sglb.fabric.faults import Fault, FaultKind
@@ -104,6 +105,16 @@ def test_the_slow_path_recovers_a_black_hole() -> None:
         _lost(261, SPINE1, 1, LEAF0, reason="black hole"),
     )
     assert found.overall == Split(161, 100, 0, 61, "routing", 2, 2, "leaf1")
+
+
+def test_the_slow_path_s_notification_is_a_part_of_its_own() -> None:
+    (found,) = _measure(
+        _cut(),
+        SlowPathSaw(200, LINK.id, False),
+        SlowPathTold(230, LINK.id),
+        PacketSentIntoDeadPath(260, LEAF1, 3, LEAF0),
+    )
+    assert found.overall == Split(160, 100, 30, 30, "routing", 0, 1, "leaf1")
 
 
 def test_an_undetected_fault_is_all_reaction_and_repair_ends_the_count() -> None:

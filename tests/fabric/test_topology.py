@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv6Address
 import networkx as nx
 import pytest
 
-from sglb.fabric.generators import clos3, fat_tree, leaf_spine
+from sglb.fabric.generators import clos3, fat_tree, leaf_spine, rail_optimised
 from sglb.fabric.topology import LinkSpec, NodeKind, TopologyBuilder, TopologyError
 
 FAST = LinkSpec(rate_bps=100_000_000_000, delay_ps=500_000)
@@ -179,3 +179,38 @@ def test_names_are_checked_and_unique() -> None:
 def test_rates_must_be_positive() -> None:
     with pytest.raises(TopologyError, match="above 0, got 0 bit/s"):
         LinkSpec(0, 0)
+
+
+def test_rail_optimised_has_a_leaf_a_rail_and_group() -> None:
+    topo = rail_optimised(3, 2, 2, 2, SLOW, FAST)
+    names = [h.name for h in topo.hosts]
+    assert names == ["h0.nic0", "h0.nic1", "h1.nic0", "h1.nic1", "h2.nic0", "h2.nic1"]
+    assert [topo.switch_of(h.id).name for h in topo.hosts] == [
+        *("leaf0", "leaf1", "leaf0", "leaf1"),
+        *("leaf2", "leaf3"),
+    ]
+    assert [s.pod for s in topo.switches] == [0, 0, 1, 1, None, None]
+    assert len([lk for lk in topo.links if lk.spec == FAST]) == 4 * 2
+    assert rail_optimised(2, 2, 2, 1, SLOW, FAST, 3).find_links("leaf1-spine0#3")
+    assert [s.pod for s in rail_optimised(2, 2, 2, 1, SLOW, FAST).switches] == [None] * 3
+    with pytest.raises(TopologyError, match="spines must be at least 1"):
+        rail_optimised(1, 1, 1, 0, SLOW, FAST)
+
+
+def test_port_numbers_can_be_asked_for() -> None:
+    build = TopologyBuilder()
+    for name in ("a", "b"):
+        build.switch(name)
+    build.host("h")
+    build.link("a", "b", FAST, a_port=2)
+    build.link("a", "h", FAST)
+    build.link("a", "b", FAST)
+    build.link("a", "b", FAST, a_port=1, b_port=9)
+    topo = build.build()
+    assert [(lk.name, lk.a_port, lk.b_port) for lk in topo.links] == [
+        ("a-b#1", 2, 1),
+        ("a-h", 3, 1),
+        ("a-b#2", 4, 2),
+        ("a-b#3", 1, 9),
+    ]
+    assert list(topo.ports(topo.switch("a").id)) == [1, 2, 3, 4]

@@ -62,6 +62,26 @@ def test_a_flow_waits_for_time_and_for_flows() -> None:
     assert completed[1] == 10**9 + FULL_PS + DELAY_PS
 
 
+def test_a_barrier_opens_for_all_behind_it_after_their_delays() -> None:
+    pipe = _pipe(3)
+    a, b, c = pipe.hosts
+    both = (0, 1)
+    flows = (
+        Flow(0, a, c, 4096),
+        Flow(1, b, c, 2 * 4096),
+        Flow(2, c, a, 4096, after=both),
+        Flow(3, c, b, 4096, after=both, delay_ps=7),
+        Flow(4, a, b, 4096, start_ps=10**9, after=both, delay_ps=9),
+    )
+    work = Workload("w", flows, tail_ps=5)
+    assert work.gates().members == (both,)
+    assert work.gates().of_flow == (-1, -1, 0, 0, 0)
+    _, started, completed = _run(work, pipe)
+    opened = completed[1]
+    assert opened == 2 * FULL_PS + DELAY_PS
+    assert started == {0: 0, 1: 0, 2: opened, 3: opened + 7, 4: 10**9}
+
+
 def test_a_flow_over_several_queue_pairs_uses_several_ports() -> None:
     pipe = Pipe(lambda frame: [DELAY_PS], TransportConfig(mtu_bytes=1024), count=2)
     a, b = pipe.hosts
