@@ -40,7 +40,7 @@ def _apply(body: Body, stmt: ir.Apply) -> None:
     pointer = body.address(result, table_layout.ACTION)
     action = fn.op(f"load i32, ptr {pointer}, align 4")
     if stmt.action_run is not None:
-        body.store(stmt.action_run, action)
+        body.store(stmt.action_run, body.resized(action, 32, body.width(stmt.action_run)))
     _run_action(body, table, result, action)
 
 
