@@ -27,7 +27,6 @@ ALPHA_BITS: Final = 30
 G_BITS: Final = 20
 #: A cut multiplies a rate (at most 2^46 bit/s) by so many bits of alpha.
 _CUT_BITS: Final = 16
-TIMERS: Final = 2  #: EV_DCQCN's index is an end's times this
 
 
 @inlined
@@ -182,8 +181,7 @@ def _arm(world: World, host: int, end: int) -> None:
     if w[end + k.D_TIMER_LIVE] < 0:
         due = w[end + k.D_TIMER_AT]
         w[end + k.D_TIMER_LIVE] = due
-        index = w[end + k.E_INDEX] * TIMERS
-        push(world, w[host + k.H_NODE], due, m.EV_DCQCN, index, 0)
+        push(world, w[host + k.H_NODE], due, m.EV_DCQCN, w[end + k.E_INDEX], 0)
 
 
 @compiled

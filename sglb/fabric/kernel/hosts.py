@@ -115,18 +115,24 @@ def host_event(world: World, node: int, kind: int, index: int, _arg: int, now: i
         nic.free_event(world, host, now)
     elif kind == m.EV_FLOW:
         flows.flow_event(world, host, index, now)
-    elif kind == m.EV_DCQCN:
-        end = _end_at(world, host, index // dcqcn.TIMERS)
-        if dcqcn.timer_event(world, host, end, now):
-            nic.wake(world, host, end, now)
     else:
-        end = _end_at(world, host, index)
-        if kind == m.EV_RATE:
-            nic.rate_event(world, host, end, now)
-        elif kind == m.EV_ACK:
-            receive.ack_event(world, host, end, now)
-        elif send.timer_event(world, host, end, now):
-            nic.wake(world, host, end, now)
+        _end_event(world, host, _end_at(world, host, index), kind, now)
+
+
+@compiled
+def _end_event(world: World, host: int, end: int, kind: int, now: int) -> None:
+    if kind == m.EV_RATE:
+        nic.rate_event(world, host, end, now)
+        return
+    if kind == m.EV_ACK:
+        receive.ack_event(world, host, end, now)
+        return
+    if kind == m.EV_DCQCN:
+        changed = dcqcn.timer_event(world, host, end, now)
+    else:
+        changed = send.timer_event(world, host, end, now)
+    if changed:
+        nic.wake(world, host, end, now)
 
 
 @compiled

@@ -320,13 +320,13 @@ EV_PIPE: Final = 3  #: [0] ingress latency over: to the queue
 EV_RESUBMIT: Final = 4  #: [0]
 EV_RECIRC: Final = 5  #: [0]
 EV_TIMER: Final = 6  #: [application: a batch begins; TIMERS + application: its next packet]
-EV_FREE: Final = 7  #: [local port] the wire is free
-EV_PAUSE_END: Final = 8  #: [local port * ALARMS + ALARM_* * CLASSES + class]
-EV_FLOW: Final = 9  #: [flow of the host] a flow's start time
-EV_QP: Final = 10  #: [queue pair of the host] retransmission timer
-EV_RATE: Final = 11  #: [queue pair of the host] the NIC's rate limiter lets it send again
-EV_DCQCN: Final = 12  #: [queue pair of the host * 2 + timer] alpha and increase timers
-EV_ACK: Final = 13  #: [queue pair of the host] a coalesced acknowledge is due
+EV_FLOW: Final = 7  #: [0: start times; 1 + flow of the host: its delay is over]
+EV_QP: Final = 8  #: [queue pair of the host] retransmission timer
+EV_RATE: Final = 9  #: [queue pair of the host] the NIC's rate limiter lets it send again
+EV_DCQCN: Final = 10  #: [queue pair of the host] increase timer
+EV_ACK: Final = 11  #: [queue pair of the host] a coalesced acknowledge is due
+EV_FREE: Final = 12  #: [local port] the wire is free; after all that may have a host send
+EV_PAUSE_END: Final = 13  #: [local port * ALARMS + ALARM_* * CLASSES + class]
 EV_OUT: Final = 14  #: [local port] a frame has left a port without a peer: for Python
 
 # what EV_PAUSE_END is for: a class's pause is over; the watchdog; a pause sent must be renewed

@@ -40,7 +40,7 @@ class NativePipe:
 
     fate: Fate
     flows: Sequence[Flow]
-    settings: HostSettings = HostSettings()
+    settings: HostSettings = field(default_factory=HostSettings)
     count: int = 2
     delay_ps: int = 2_000_000
     qps: int = 1

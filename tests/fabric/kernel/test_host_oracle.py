@@ -102,8 +102,8 @@ def _erratic(seed: int, loss: float, late: float, twice: float) -> Fate:
     return make  # type: ignore[return-value]
 
 
-# Sizes with odd last packets and start times a few ps apart. Events can coincide all the same (a
-# packet overdue just when a frame ends) and may then come in another order; with these numbers none do.
+# Sizes with odd last packets and start times a few ps apart, so that hardly any events coincide. Where
+# they must (a packet is overdue when the one before it has been sent again) both do the same.
 _PAIR = [Flow(0, 3, 4, 300 * 4096 + 77), Flow(1, 3, 4, 5, 1_000_003), Flow(2, 4, 3, 55_555, 77)]
 
 
@@ -116,7 +116,7 @@ def test_without_losses(version: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(
-    ("loss", "late", "twice"), [(0.02, 0, 0), (0, 0.1, 0), (0.05, 0.05, 0.05), (0.2, 0.1, 0.1)]
+    ("loss", "late", "twice"), [(0.02, 0, 0), (0, 0.1, 0), (0.05, 0.05, 0.05), (0.3, 0.1, 0.1)]
 )
 def test_on_an_erratic_wire(seed: int, loss: float, late: float, twice: float) -> None:
     config = TransportConfig(window_packets=(32, 1, 200, 1024)[seed], ack_every=(4, 1, 7, 64)[seed])
