@@ -288,13 +288,13 @@ def _sizes(
 ) -> Callable[[int, int], int]:
     if isinstance(given, int):
         return lambda _i, _j: given
+    if len(given) != count:
+        raise WorkloadError(f"{what}: bytes_matrix has {len(given)} rows for {count} hosts")
     for i, row in enumerate(given):
         if len(row) != count:
             raise WorkloadError(
                 f"{what}: row {i} of bytes_matrix has {len(row)} entries for {count} hosts"
             )
-    if len(given) != count:
-        raise WorkloadError(f"{what}: bytes_matrix has {len(given)} rows for {count} hosts")
     return lambda i, j: given[i][j]
 
 

@@ -19,7 +19,7 @@ def schema_problems(source: Source, error: ValidationError) -> list[Problem]:
 
     A required key that is there, but misspelt, makes one of them.
     """
-    items = [(tuple(item["loc"]), item) for item in error.errors(include_url=False)]
+    items = [(_path(item["loc"]), item) for item in error.errors(include_url=False)]
     missing = {path for path, item in items if item["type"] == "missing"}
     problems = []
     for path, item in items:
@@ -31,6 +31,11 @@ def schema_problems(source: Source, error: ValidationError) -> list[Problem]:
             problems.append(source.problem(path, _say(item)))
     problems += [source.problem(path, "is required") for path in missing]
     return sorted(problems, key=lambda p: (p.line, dotted(p.path)))
+
+
+def _path(location: KeyPath) -> KeyPath:
+    """A key's path, without the tags of `schema_types` for kinds of values."""
+    return tuple(part for part in location if not str(part).startswith("<"))
 
 
 def _meant(path: KeyPath, missing: set[KeyPath]) -> str:
@@ -58,7 +63,8 @@ def _say(item: Any) -> str:
     if kind == "literal_error":
         expected = item["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
         hint = closest(str(item["input"]), expected.split(", "))
-        return f"must be one of {expected}, got {_short(item['input'])}{hint}"
+        either = "".join(f" {p[1:-1]}" for p in item["loc"] if str(p).startswith("<or "))
+        return f"must be one of {expected}{either}, got {_short(item['input'])}{hint}"
     if kind in _SAY:
         return f"{_SAY[kind]}, got {_short(item['input'])}"
     text = item["msg"].removeprefix("Value error, ").removeprefix("Input ")

@@ -18,8 +18,10 @@ from sglb.fabric.schema_types import (
     Probability,
     Time,
     TrafficClass,
+    word_or,
 )
 
+_WORD, _NUMBER, _CHOICE = word_or("a number")
 Alpha = Annotated[float, Field(gt=0, le=256)]
 #: SONiC's spelling of alpha: 2 to the power of this.
 DynamicTh = Annotated[int, Field(ge=-8, le=8)]
@@ -155,10 +157,17 @@ class PfcBlock(Model):
     """
 
     enabled: bool = False
-    xoff_bytes: Bytes | Literal["dynamic"] = "dynamic"
+    xoff_bytes: Annotated[
+        Annotated[Literal["dynamic"], _WORD] | Annotated[Bytes, _NUMBER], _CHOICE
+    ] = "dynamic"
     xon_offset_bytes: BytesOrNone = 3_072
-    headroom_bytes: BytesOrNone | Literal["auto"] = "auto"
-    peer_response_quanta: Annotated[int, Field(ge=0, le=65_535)] | Literal["auto"] = "auto"
+    headroom_bytes: Annotated[
+        Annotated[Literal["auto"], _WORD] | Annotated[BytesOrNone, _NUMBER], _CHOICE
+    ] = "auto"
+    peer_response_quanta: Annotated[
+        Annotated[Literal["auto"], _WORD] | Annotated[int, Field(ge=0, le=65_535), _NUMBER],
+        _CHOICE,
+    ] = "auto"
     mac_phy_bytes: BytesOrNone = 819
     pause_quanta: Annotated[int, Field(ge=1, le=65_535)] = 65_535
     watchdog: WatchdogBlock | None = None

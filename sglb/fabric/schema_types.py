@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 # A day in virtual time, far beyond any run; keeps float-to-picosecond rounding exact enough.
 _MAX_US = 86_400_000_000.0
@@ -17,6 +17,18 @@ Bytes = Annotated[int, Field(ge=1, le=1 << 40)]
 BytesOrNone = Annotated[int, Field(ge=0, le=1 << 40)]
 #: A queue of a port and a priority of PFC; 7 is the switches' own, no host may send in it.
 TrafficClass = Annotated[int, Field(ge=0, le=6)]
+
+
+def word_or(other: str) -> tuple[Tag, Tag, Discriminator]:
+    """For a key that takes words or something else (named so in complaints): three annotations.
+
+    The first is for the words' type, the second for the other, the third for their union. The value
+    chooses between them, so that a mistake is told for what was meant only. Tags stand in `<>`; they are
+    no part of a key's path.
+    """
+    word, rest = f"<or {other}>", "<other>"
+    choose = Discriminator(lambda value: word if isinstance(value, str) else rest)
+    return Tag(word), Tag(rest), choose
 
 
 class Model(BaseModel):

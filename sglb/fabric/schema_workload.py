@@ -6,7 +6,18 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from sglb.fabric.schema_types import Bytes, BytesOrNone, Count, Model, Rate, Time, exactly_one
+from sglb.fabric.schema_types import (
+    Bytes,
+    BytesOrNone,
+    Count,
+    Model,
+    Rate,
+    Time,
+    exactly_one,
+    word_or,
+)
+
+_WORD, _POINTS, _CHOICE = word_or("a list of points")
 
 
 class AllToAll(Model):
@@ -96,7 +107,11 @@ class Arrivals(Model):
     """
 
     load: Annotated[float, Field(gt=0, le=1)]
-    sizes: Literal["web_search", "fb_hdp"] | Annotated[list[CdfPoint], Field(min_length=2)]
+    sizes: Annotated[
+        Annotated[Literal["web_search", "fb_hdp"], _WORD]
+        | Annotated[list[CdfPoint], Field(min_length=2), _POINTS],
+        _CHOICE,
+    ]
     duration_us: Time
 
 

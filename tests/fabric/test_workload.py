@@ -83,9 +83,12 @@ def test_nonsense_is_refused() -> None:
         (lambda: incast(1, [1], 1), "from host 1 to itself"),
         (lambda: incast(1, [], 1), "workload incast has no flow"),
         (lambda: incast(1, [2], 0), "has 0 bytes"),
-        (lambda: Workload("w", (Flow(0, 1, 2, 1, after=(0,)),)), "flow 0 waits for one that is not"),
-            (lambda: Workload("w", (Flow(1, 1, 2, 1),)), "flow 1 is out of order"),
-            (lambda: Flow(0, 1, 2, 1, delay_ps=1), "has a delay after nothing"),
+        (
+            lambda: Workload("w", (Flow(0, 1, 2, 1, after=(0,)),)),
+            "flow 0 waits for one that is not",
+        ),
+        (lambda: Workload("w", (Flow(1, 1, 2, 1),)), "flow 1 is out of order"),
+        (lambda: Flow(0, 1, 2, 1, delay_ps=1), "has a delay after nothing"),
     ):
         with pytest.raises(WorkloadError, match=message):
             make()
