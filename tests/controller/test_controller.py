@@ -1,12 +1,12 @@
 from pathlib import Path
 
 import pytest
-from controller_kit import Bench, program
+from controller_kit import Bench, program, tiny
 from finsy import Action, Match, P4CloneSessionEntry, P4MulticastGroupEntry, P4TableEntry
 
 import sglb.p4
 from controller.controller import ControllerError
-from controller.plan import T_DESTINATIONS, T_LANES, T_SENDER, T_SLOTS
+from controller.plan import T_DESTINATIONS, T_LANES, T_SENDER, T_SLOTS, T_WATERMARKS, Target
 from sglb.switch.p4runtime.client import InProcessClient
 from sglb.switch.p4runtime.service import P4RuntimeService
 from sglb.syncmesh.dataplane import FABRIC_GROUP, NOTIFY_GROUP, NOTIFY_SESSION, SLOTS, Lane
@@ -36,6 +36,20 @@ def test_install_fills_an_empty_switch_and_then_there_is_nothing_to_do() -> None
     assert len([text for text in leaf.modified if "default" in text]) == 2  # switch_info, sender
     assert bench.controller.update(bench.healthy) == {}
     assert all(r.updates == 0 for r in bench.controller.reconcile_all().values())
+
+
+def test_each_class_has_its_own_watermarks() -> None:
+    mine = {"class": 5, "ecn": {"kmin_bytes": 160, "kmax_bytes": 320, "pmax": 0.5}}
+    all_others = {"kmin_bytes": 800, "kmax_bytes": 1_600, "pmax": 1.0}
+    switch = {"ecn": all_others, "buffer": {"classes": [mine]}}
+    bench = Bench(tiny(engine="native", switch=switch))
+    bench.controller.reconcile_all()
+    unit = Target().depth_unit_bytes
+    for number, kmin, kmax in ((5, 160, 320), (4, 800, 1_600)):
+        wanted = P4TableEntry(T_WATERMARKS, match=Match(**{"port": 2, "class": number}))
+        (entry,) = bench.clients[bench.id("leaf0")].read(wanted)
+        told = [entry.action.args[name] for name in ("kmin", "kmax")]
+        assert told == [kmin // unit, kmax // unit]
 
 
 def test_a_cut_changes_only_what_hangs_on_the_link_and_its_return_undoes_it() -> None:
