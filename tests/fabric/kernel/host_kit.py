@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from sglb.fabric import roce
 from sglb.fabric.generators import leaf_spine
 from sglb.fabric.kernel import layout as k
 from sglb.fabric.kernel.host_memory import LEAST_DATA_BYTES, HostPlan, HostSpec
@@ -27,6 +28,7 @@ from sglb.switch.core import model as m
 from sglb.switch.core.heap import index_of, kind_of, node_of, peek, pop
 from sglb.switch.core.memory import NodeSpec, PortSpec, Sizes, build
 from sglb.switch.core.rows import row_copy, row_free, row_new, row_store
+from sglb.switch.core.watchdog import pause_event
 from sglb.switch.core.wires import arrive
 
 GATEWAY = b"gatewy"
@@ -36,7 +38,10 @@ Fate = Callable[[bytes], list[int]]
 
 @dataclass
 class NativePipe:
-    """`fate(frame)` gives delays (ps) beyond `delay_ps` of the copies that arrive."""
+    """`fate(frame)` gives delays (ps) beyond `delay_ps` of the copies that arrive.
+
+    Those that `mark` says arrive with ECN's CE (IPv4 only).
+    """
 
     fate: Fate
     flows: Sequence[Flow]
@@ -46,6 +51,7 @@ class NativePipe:
     qps: int = 1
     rng: Callable[[str], random.Random] = random.Random
     one_heap: bool = True
+    mark: Callable[[bytes], bool] = lambda frame: False
     now_ps: int = 0
     frames: list[tuple[int, int, bytes]] = field(default_factory=list)
 
@@ -118,6 +124,9 @@ class NativePipe:
         return int(self.world.w[m.HEAPS])
 
     def event(self, node: int, kind: int, index: int) -> None:
+        if kind == m.EV_PAUSE_END:
+            pause_event(self.world, node, index, self.now_ps)
+            return
         if kind != m.EV_WIRE:
             host_event(self.world, node, kind, index, 0, self.now_ps)
             return
@@ -141,7 +150,12 @@ class NativePipe:
         ip = frame[30:34] if frame[12] == 8 else frame[38:54]
         known = [i for i, a in enumerate(self.addresses) if ip in (a.ipv4.packed, a.ipv6.packed)]
         at = int(self.world.w[row + abi.DATA] - self.world.w[m.BASE])
-        self.world.b[at : at + 6] = np.frombuffer(self.addresses[known[0]].mac, dtype=np.uint8)
+        head = bytearray(self.addresses[known[0]].mac + frame[6:34])
+        if self.mark(frame):
+            head[15] |= roce.CE
+            head[24:26] = b"\0\0"
+            head[24:26] = roce.ipv4_checksum(bytes(head[14:])).to_bytes(2, "big")
+        self.world.b[at : at + len(head)] = np.frombuffer(bytes(head), dtype=np.uint8)
         host_receive(self.world, known[0], 0, row, self.now_ps)
 
     @property
