@@ -1,4 +1,4 @@
-"""Bits: what numba has no word for, and bitmaps of packets that are rings.
+"""Bits: what Python has no word for, and bitmaps of packets that are rings.
 
 A ring holds one bit for each of `mask` + 1 packets (a power of two, at least 32) as int32 elements;
 packet n has bit n modulo the size.
@@ -6,48 +6,38 @@ packet n has bit n modulo the size.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
-
-from sglb.switch.core.jit import inlined
+from sglb.switch.core.jit import inlined, primitive
 from sglb.switch.core.world import World
 
-_I64 = ir.IntType(64)
 LOW_32: Final = 0xFFFFFFFF
 
 
-@intrinsic
-def load64(_typing: Any, _address: Any) -> Any:
-    """load64(address): eight bytes as int64, wherever they lie."""
-
-    def code(_context: Any, builder: Any, _sig: Any, args: Any) -> Any:
-        return builder.load(builder.inttoptr(args[0], _I64.as_pointer()), align=1)
-
-    return types.int64(types.int64), code
-
-
-@intrinsic
-def lowest(_typing: Any, _value: Any) -> Any:
-    """lowest(value): number of the lowest bit that is set, 64 for 0."""
-
-    def code(_context: Any, builder: Any, _sig: Any, args: Any) -> Any:
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
-
-    return types.int64(types.int64), code
+@primitive("""
+    %p = inttoptr i64 %address to ptr
+    %r = load i64, ptr %p, align 1
+    ret i64 %r
+""")
+def load64(address: int) -> int:
+    """Eight bytes as int64, wherever they lie."""
 
 
-@intrinsic
-def bit_length(_typing: Any, _value: Any) -> Any:
-    """bit_length(value): bits that a value (>= 0) needs, 0 for 0."""
+@primitive("""
+    %r = call i64 @llvm.cttz.i64(i64 %value, i1 false)
+    ret i64 %r
+""")
+def lowest(value: int) -> int:
+    """Number of the lowest bit that is set, 64 for 0."""
 
-    def code(_context: Any, builder: Any, _sig: Any, args: Any) -> Any:
-        zeros = builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0))
-        return builder.sub(ir.Constant(_I64, 64), zeros)
 
-    return types.int64(types.int64), code
+@primitive("""
+    %zeros = call i64 @llvm.ctlz.i64(i64 %value, i1 false)
+    %r = sub i64 64, %zeros
+    ret i64 %r
+""")
+def bit_length(value: int) -> int:
+    """Bits that a value (>= 0) needs, 0 for 0."""
 
 
 @inlined

@@ -87,13 +87,13 @@ def pop(world: World, heap: int) -> tuple[int, int, int]:
     w = world.w
     head = w[m.HEAPS_AT] + heap * m.HEAP_WORDS
     first = w[head + m.HEAP_FIRST]
-    found = w[first + m.E_TIME], w[first + m.E_ORDER], w[first + m.E_ARG]
+    time, order, arg = w[first + m.E_TIME], w[first + m.E_ORDER], w[first + m.E_ARG]
     size = w[head + m.HEAP_SIZE] - 1
     w[head + m.HEAP_SIZE] = size
     if size:
         last = first + size * m.EVENT_WORDS
         _sink(world, first, 0, size, w[last + m.E_TIME], w[last + m.E_ORDER], w[last + m.E_ARG])
-    return found
+    return time, order, arg
 
 
 @compiled
