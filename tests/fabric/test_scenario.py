@@ -94,15 +94,14 @@ def test_every_default_is_filled_in() -> None:
     assert len(scenario.workload.flows) == 2
 
 
-@pytest.mark.parametrize(
-    "name", ["leafspine-failover.yaml", "halfrate.yaml", "healthy.yaml", "clos3.yaml"]
-)
-def test_examples_load_and_keep_to_the_packet_budget(name: str) -> None:
-    scenario = load(EXAMPLES / name)
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_examples_load_and_keep_to_the_packet_budget(path: Path) -> None:
+    scenario = load(path)
     mtu = scenario.model.transport.mtu_bytes
     packets = sum(-(-f.size_bytes // mtu) for f in scenario.workload.flows)
-    assert 2_000 <= packets <= 10_000
-    assert scenario.policies == ("ecmp", "flowlet", "spray", "dlb", "glb")
+    assert 2_000 <= packets <= 20_000
+    assert scenario.warnings == ()
+    assert set(scenario.policies) >= {"ecmp", "glb"}
 
 
 def test_explicit_topology() -> None:
