@@ -53,15 +53,18 @@ def workload(scenario: Scenario) -> str:
     flows = scenario.workload.flows
     total = sum(flow.size_bytes for flow in flows)
     if block.all_to_all is not None:
-        what = f"all-to-all, {size(block.all_to_all.bytes_per_pair)} a pair"
+        each = block.all_to_all.bytes_per_pair
+        what = "uneven all-to-all" if each is None else f"all-to-all, {size(each)} a pair"
     elif block.ring_all_reduce is not None:
         what = f"ring all-reduce of {size(block.ring_all_reduce.bytes)}"
     elif block.incast is not None:
         what = f"incast to {block.incast.to}, {size(block.incast.bytes)} a sender"
     elif block.permutation is not None:
         what = f"permutation, {size(block.permutation.bytes)} a host"
-    else:
+    elif block.flows is not None:
         what = "a list of flows"
+    else:
+        what = block.kind.replace("_", "-")
     many = f"{len(flows)} flows" if len(flows) > 1 else "1 flow"
     return f"{what} ({many}, {size(total)})"
 
