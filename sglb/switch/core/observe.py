@@ -24,6 +24,8 @@ _BTH_IPV6: Final = _ETHERNET + 40 + 8
 _DEST_IPV4: Final = 31  #: second and third byte of the destination address
 _DEST_IPV6: Final = 44
 _ROCE_ACK: Final = 0x11
+_ROCE_CNP: Final = 0x81
+_ROCE_CNP: Final = 0x81
 _NOTE_BYTES: Final = _ETHERNET + 12 + 8
 _NOTE: Final = 8
 _ORIGIN: Final = 18
@@ -92,8 +94,9 @@ def traffic(world: World, row: int) -> int:
     bth = _BTH_IPV4 if kind == _IPV4 else _BTH_IPV6
     found = m.TRAFFIC_CONTROL
     if kind in (_IPV4, _IPV6) and world.h[row * 2 + abi.STORED] > bth:
-        acknowledge = world.b[data_at(world, row) + bth] == _ROCE_ACK
-        found = m.TRAFFIC_ACK if acknowledge else m.TRAFFIC_DATA
+        opcode = world.b[data_at(world, row) + bth]
+        if opcode != _ROCE_CNP:
+            found = m.TRAFFIC_ACK if opcode == _ROCE_ACK else m.TRAFFIC_DATA
     return found << 32 | destination_switch(world, row)
 
 
