@@ -129,7 +129,7 @@ def run_command(
     """Run a scenario under each policy and compare what happened to the packets.
 
     Ends with 0 when every policy completed, with 3 when one did not, with 1 for a mistake in a file
-    or an option, with 130 when interrupted: then the policies that had finished are shown.
+    or an option, with 130 when interrupted: then what is known by then is shown.
     """
     scenario = files.scenario(file, seed)
     request = None
@@ -156,7 +156,8 @@ def run_command(
     _show_trace(report, named=trace_packet is not None)
     if report.interrupted:
         wanted = len(set(policy or scenario.policies))
-        raise Interrupted(f"{len(report.policies)} of {wanted} policies had finished")
+        finished = sum(not found.interrupted for found in report.policies.values())
+        raise Interrupted(f"{finished} of {wanted} policies had finished")
     if not report.completed:
         raise typer.Exit(INCOMPLETE)
 

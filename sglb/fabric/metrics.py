@@ -8,10 +8,44 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import Protocol
 
 from sglb.fabric.events import EventLog, FlowCompleted, FlowStarted, LossReason, PacketLost, Traffic
-from sglb.fabric.host import Host
+from sglb.fabric.host import NicStats
+from sglb.fabric.qp import ReceiveStats, SendStats
 from sglb.fabric.workload import Workload
+
+
+class SenderCounters(Protocol):
+    """The sending side of a queue pair."""
+
+    @property
+    def stats(self) -> SendStats:
+        """Its counts."""
+
+
+class ReceiverCounters(Protocol):
+    """The receiving side of a queue pair."""
+
+    @property
+    def stats(self) -> ReceiveStats:
+        """Its counts."""
+
+
+class HostCounters(Protocol):
+    """A host, reference or native, as far as figures are concerned."""
+
+    @property
+    def stats(self) -> NicStats:
+        """Counts of its NIC."""
+
+    @property
+    def send_queues(self) -> Mapping[int, SenderCounters]:
+        """Senders by queue pair number."""
+
+    @property
+    def receive_queues(self) -> Mapping[int, ReceiverCounters]:
+        """Receivers by queue pair number."""
 
 
 class ConservationError(AssertionError):
@@ -80,7 +114,7 @@ class LossStats:
     by_reason: Mapping[str, int] = field(default_factory=dict)
 
 
-def losses(log: EventLog, hosts: Sequence[Host] = ()) -> LossStats:
+def losses(log: EventLog, hosts: Sequence[HostCounters] = ()) -> LossStats:
     """Losses in the log, and frames that hosts' NICs were sending when their link went down."""
     count = dict.fromkeys(Traffic, 0)
     reasons: dict[str, int] = {}
@@ -117,7 +151,7 @@ class TransportStats:
     bad_frames: int = 0
 
 
-def transport_stats(hosts: Iterable[Host]) -> TransportStats:
+def transport_stats(hosts: Iterable[HostCounters]) -> TransportStats:
     """What the hosts counted."""
     total = dict.fromkeys((f.name for f in fields(TransportStats)), 0)
     for host in hosts:
@@ -139,7 +173,7 @@ def transport_stats(hosts: Iterable[Host]) -> TransportStats:
     return TransportStats(**total)
 
 
-def in_flight(log: EventLog, hosts: Sequence[Host]) -> int:
+def in_flight(log: EventLog, hosts: Sequence[HostCounters]) -> int:
     """Data packets sent that have neither arrived nor been lost: still on their way.
 
     Raises `ConservationError` when that is negative. When all that was sent has had time to

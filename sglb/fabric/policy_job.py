@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from sglb.fabric import metrics
+from sglb.fabric.advance import Stop, Tell, never
 from sglb.fabric.bounds import LowerBound
 from sglb.fabric.control import ControlPlaneFactory, load_control_plane
 from sglb.fabric.packet_trace import Follower, TraceRequest
@@ -14,6 +15,18 @@ from sglb.fabric.report import FlowsReport, PolicyReport, RecoveryReport, to_us,
 from sglb.fabric.scenario import Scenario
 from sglb.fabric.simulation import PolicyRun, Simulation
 from sglb.p4.compiler import CompiledProgram
+from sglb.switch.trace import TraceRecorder
+
+if TYPE_CHECKING:
+    from sglb.fabric.kernel.simulation import NativeSimulation
+
+
+class PolicyInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a policy's run; `report` is what had happened by then."""
+
+    def __init__(self, report: PolicyReport) -> None:
+        super().__init__()
+        self.report = report
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +41,40 @@ class PolicyJob:
     ideal_fct_ps: tuple[int, ...]
     trace: TraceRequest | None = None
 
-    def run(self, progress: Callable[[int, int], None] | None = None) -> PolicyReport:
-        """Run it. Raises what the control plane raises, and `BoundViolation`."""
+    def run(self, tell: Tell | None = None, stop: Stop = never) -> PolicyReport:
+        """Run it, or until it is asked to `stop`: then the report says `interrupted`.
+
+        Raises what the control plane raises, `BoundViolation`, `KernelError`, and on Ctrl-C
+        `PolicyInterrupted` once there is anything to report.
+        """
         control = self.control_plane
         factory = load_control_plane(control) if isinstance(control, str) else control
         follower = None if self.trace is None else Follower(self.scenario, self.trace)
         recorder = None if follower is None else follower.recorder
-        simulation = Simulation(self.scenario, self.policy, self.program, factory, recorder)
+        simulation = self._simulation(factory, recorder)
         if follower is not None:
             follower.watch(simulation.log)
-        report = self._summary(simulation.run(progress))
+        try:
+            report = self._summary(simulation.run(tell, stop))
+        except KeyboardInterrupt:
+            so_far = self._summary(simulation.result())
+            raise PolicyInterrupted(replace(so_far, interrupted=True)) from None
+        if not report.completed and stop():
+            report = replace(report, interrupted=True)
         if follower is None:
             return report
         return replace(report, trace=follower.tell(self.policy, self.program.p4info))
+
+    def _simulation(
+        self, control: ControlPlaneFactory, recorder: TraceRecorder | None
+    ) -> Simulation | NativeSimulation:
+        """What runs the scenario; only the reference engine can trace a packet."""
+        if self.scenario.model.engine == "native":
+            # Imported where it is needed: it loads a compiler.
+            from sglb.fabric.kernel.simulation import NativeSimulation
+
+            return NativeSimulation(self.scenario, self.policy, self.program, control)
+        return Simulation(self.scenario, self.policy, self.program, control, recorder)
 
     def _summary(self, run: PolicyRun) -> PolicyReport:
         scenario = self.scenario

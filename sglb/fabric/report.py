@@ -132,7 +132,7 @@ class PolicyReport:
     `stop_us`; `flows.all - flows.completed` are still open then. `lost_packets` counts data packets.
     `recovery` is the longest of `recoveries`, None when nothing was cut. `max_queue_at` names switch
     and port. `drops` counts what switches dropped, by reason and control frames included. `control`
-    is the control plane's own report.
+    is the control plane's own report. One that was `interrupted` says what had happened by `end_us`.
     """
 
     policy: str
@@ -153,6 +153,7 @@ class PolicyReport:
     end_us: float
     wire_frames: int
     trace: TracedPacket | None = None
+    interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ class RunReport:
     """A whole run. `scenario` has every key with its default; `faults` are in words.
 
     `versions` are those of sglb and what it stands on, and the digest of the P4 program. A run that
-    was `interrupted` has only the policies that had finished by then.
+    was `interrupted` has only the policies that had finished or begun by then.
     """
 
     scenario: Mapping[str, Any]

@@ -10,9 +10,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 from sglb import programs
+from sglb.fabric.advance import Advance
 from sglb.fabric.bounds import LowerBound, ideal_fct_ps, lower_bound
 from sglb.fabric.control import ControlPlaneFactory, load_control_plane
-from sglb.fabric.packet_trace import TraceRequest
+from sglb.fabric.engine_limits import only_native
+from sglb.fabric.packet_trace import TraceRequest, TraceRequestError
 from sglb.fabric.policy_job import PolicyJob
 from sglb.fabric.report import BoundReport, PolicyReport, RunReport
 from sglb.fabric.scenario import Scenario, load, ns_to_ps
@@ -21,14 +23,14 @@ from sglb.fabric.topology import closest
 from sglb.fabric.workers import JobsInterrupted, run_jobs
 from sglb.p4.compiler import CompiledProgram, compile  # noqa: A004 - the documented name
 
-#: `progress(policy, done, total)`: data packets of one policy's run that have arrived, and all.
-Progress = Callable[[str, int, int], None]
+#: `progress(policy, advance)`: how far one policy's run has come.
+Progress = Callable[[str, Advance], None]
 
-_STANDS_ON = ("finsy", "networkx", "protobuf", "pydantic")
+_STANDS_ON = ("finsy", "llvmlite", "networkx", "numpy", "protobuf", "pydantic")
 
 
 class RunInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a run; `report` has the policies that had finished, and says so."""
+    """Ctrl-C during a run; `report` has what is known of each policy, and says so."""
 
     def __init__(self, report: RunReport) -> None:
         super().__init__()
@@ -55,7 +57,8 @@ def run(
     `program` is what every switch runs (a path or a compiled program; by default the one that comes
     with sglb), `control_plane` who fills and steers the switches: the name of an installed one or a
     factory. At most `jobs` policies run at a time, by default one for each processor; the result is
-    the same for any number. `trace` asks for one packet's way under the last policy that runs.
+    the same for any number. `trace` asks for one packet's way under the last policy that runs; all
+    then run on the reference engine, the only one that can tell.
 
     Raises `SourceError` for a bad scenario, `P4Errors` for a bad program, `UnknownPolicyError`,
     `ControlPlaneNotFoundError`, `TraceRequestError`, `BoundError` when the workload can never
@@ -65,6 +68,7 @@ def run(
     given = scenario if isinstance(scenario, Scenario) else load(scenario)
     chosen = _chosen(given, policies)
     if trace is not None:
+        given = _traceable(given)
         trace.check(given)
     compiled = _program(program)
     if isinstance(control_plane, str):
@@ -76,6 +80,18 @@ def run(
         partial = _report(given, compiled, made[0].bound, stopped.reports)
         raise RunInterrupted(replace(partial, interrupted=True)) from None
     return _report(given, compiled, made[0].bound, reports)
+
+
+def _traceable(scenario: Scenario) -> Scenario:
+    """The scenario on the reference engine. Raises `TraceRequestError` when that cannot run it."""
+    if scenario.model.engine == "reference":
+        return scenario
+    for path in only_native(scenario.model):
+        key = ".".join(map(str, path))
+        raise TraceRequestError(
+            f"{scenario.file}: packets are traced on the reference engine, which does not know {key}"
+        )
+    return replace(scenario, model=scenario.model.model_copy(update={"engine": "reference"}))
 
 
 def make_jobs(

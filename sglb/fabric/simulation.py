@@ -7,11 +7,12 @@ is reported is what happened to the frames. The control plane comes through `sgl
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from sglb.fabric import frames
+from sglb.fabric.advance import Advance, Stop, Tell, never
 from sglb.fabric.control import ControlPlane, ControlPlaneFactory, FabricView
 from sglb.fabric.events import (
     EventLog,
@@ -26,6 +27,7 @@ from sglb.fabric.events import (
 )
 from sglb.fabric.faults import DeadHop, FabricState, Fault, FaultKind, dead_hops
 from sglb.fabric.host import Host
+from sglb.fabric.metrics import HostCounters
 from sglb.fabric.qp import TransportConfig
 from sglb.fabric.roce import SPAN_PACKETS, WIRE_OVERHEAD_BYTES, packet_count
 from sglb.fabric.scenario import Scenario, ns_to_ps, us_to_ps
@@ -34,7 +36,7 @@ from sglb.fabric.traffic import TrafficDriver
 from sglb.fabric.wires import LossSpan, Wire
 from sglb.p4.compiler import CompiledProgram
 from sglb.p4.random_stream import RandomStream
-from sglb.switch.clock import VirtualClock
+from sglb.switch.clock import PS_PER_US, VirtualClock
 from sglb.switch.config import SwitchConfig
 from sglb.switch.p4runtime.service import P4RuntimeService
 from sglb.switch.ports import Drop, DropReason
@@ -64,7 +66,7 @@ class PolicyRun:
     completed: bool
     end_ps: int
     log: EventLog
-    hosts: dict[int, Host]
+    hosts: Mapping[int, HostCounters]
     switches: dict[int, Switch]
     max_queue_bytes: int
     max_queue_at: tuple[int, int]
@@ -99,6 +101,7 @@ class Simulation:
         self.hosts: dict[int, Host] = {}
         self._program = program
         self._dead: frozenset[DeadHop] = frozenset()
+        self._driver: TrafficDriver | None = None
         self._out: dict[tuple[int, int], Wire] = {}
         self._build_switches(recorder)
         self._build_hosts()
@@ -141,8 +144,13 @@ class Simulation:
 
     def _delay_cpu_frames(self, switch: Switch) -> None:
         deliver, delay_ps = switch.on_cpu, ns_to_ps(self.scenario.model.switch.cpu_latency_ns)
-        if deliver is not None:
-            switch.on_cpu = partial(self.clock.call_later, delay_ps, deliver)
+        if deliver is None:
+            return
+
+        def later(frame: bytes) -> None:
+            self.clock.call_later(delay_ps, deliver, frame)
+
+        switch.on_cpu = later
 
     def _build_hosts(self) -> None:
         topology = self.scenario.topology
@@ -186,11 +194,10 @@ class Simulation:
 
     # --- running ---
 
-    def run(self, progress: Callable[[int, int], None] | None = None) -> PolicyRun:
-        """Runs to the end of the workload or `stop_us`.
+    def run(self, tell: Tell | None = None, stop: Stop = never) -> PolicyRun:
+        """Runs to the end of the workload or `stop_us`, or until it is asked to `stop`.
 
-        `progress(done, all)` is called now and then: data packets that have arrived, of those that
-        the workload needs.
+        `tell` hears now and then how far it has come.
         """
         scenario = self.scenario
         for fault in scenario.faults:
@@ -204,24 +211,22 @@ class Simulation:
             scenario.model.transport.qps_per_pair,
         )
         driver.start()
-        if progress is not None:
-            mtu_bytes = scenario.model.transport.mtu_bytes
-            total = sum(
-                packet_count(flow.size_bytes, mtu_bytes) for flow in scenario.workload.flows
-            )
-            self._report_progress(driver, progress, total)
-        self.clock.run(scenario.stop_ps, lambda: driver.done)
-        return self._result(driver.done)
+        self._driver = driver
+        if tell is not None:
+            self._report_progress(driver, tell, needed_packets(scenario))
+        self.clock.run(scenario.stop_ps, lambda: driver.done or stop())
+        return self.result()
 
-    def _report_progress(
-        self, driver: TrafficDriver, tell: Callable[[int, int], None], total: int
-    ) -> None:
+    def _report_progress(self, driver: TrafficDriver, tell: Tell, total: int) -> None:
         arrived = sum(host.stats.data_received for host in self.hosts.values())
-        tell(min(arrived, total), total)  # more arrive than are needed when some are sent twice
+        hops = sum(wire.frames for wire in self._out.values())
+        # More arrive than are needed when some are sent twice.
+        tell(Advance(min(arrived, total), total, self.clock.now_ps / PS_PER_US, hops))
         if not driver.done:
             self.clock.call_later(us_to_ps(10), self._report_progress, driver, tell, total)
 
-    def _result(self, completed: bool) -> PolicyRun:
+    def result(self) -> PolicyRun:
+        """What has happened so far."""
         depth, at = 0, (0, 0)
         drops: Counter[str] = Counter()
         for switch_id, switch in self.switches.items():
@@ -233,7 +238,7 @@ class Simulation:
                         depth, at = deepest, (switch_id, number)
         return PolicyRun(
             policy=self.policy,
-            completed=completed,
+            completed=self._driver is not None and self._driver.done,
             end_ps=self.clock.now_ps,
             log=self.log,
             hosts=self.hosts,
@@ -353,6 +358,12 @@ def switch_config(scenario: Scenario) -> SwitchConfig:
         port_down_detection_ps=us_to_ps(block.port_down_detection_us),
         port_up_detection_ps=us_to_ps(block.port_down_detection_us),
     )
+
+
+def needed_packets(scenario: Scenario) -> int:
+    """Data packets that the workload needs, each sent once."""
+    mtu_bytes = scenario.model.transport.mtu_bytes
+    return sum(packet_count(flow.size_bytes, mtu_bytes) for flow in scenario.workload.flows)
 
 
 def transport_config(scenario: Scenario) -> TransportConfig:

@@ -18,16 +18,21 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import IO, Any
 
 from finsy.proto import p4i, p4r
 
-from sglb.fabric.policy_job import PolicyJob
+from sglb.fabric.advance import Advance, Stop, never
+from sglb.fabric.policy_job import PolicyInterrupted, PolicyJob
 from sglb.fabric.report import PolicyReport
 
-Tell = Callable[[str, int, int], None]
+Told = Callable[[str, Advance], None]
 
 _TELL_EVERY_S = 0.1
+#: How long workers may take to report what they have, once they are asked to stop.
+_GRACE_S = 2.0
+_STOP = b"s"
 _MAIN = "from sglb.fabric.workers import work; work()"
 
 
@@ -40,7 +45,7 @@ class WorkerError(RuntimeError):
 
 
 class JobsInterrupted(KeyboardInterrupt):
-    """Ctrl-C; `reports` are those of the jobs that had finished."""
+    """Ctrl-C; `reports` are those of the jobs that had finished, or had something to report."""
 
     def __init__(self, reports: list[PolicyReport]) -> None:
         super().__init__()
@@ -48,7 +53,7 @@ class JobsInterrupted(KeyboardInterrupt):
 
 
 def run_jobs(
-    jobs: Sequence[PolicyJob], at_a_time: int, progress: Tell | None = None
+    jobs: Sequence[PolicyJob], at_a_time: int, progress: Told | None = None
 ) -> list[PolicyReport]:
     """Run all jobs, `at_a_time` of them in parallel (1: here, in this process).
 
@@ -61,18 +66,20 @@ def run_jobs(
     try:
         for job in jobs:
             reports.append(_run_here(job, progress))
+    except PolicyInterrupted as stopped:
+        raise JobsInterrupted([*reports, stopped.report]) from None
     except KeyboardInterrupt:
         raise JobsInterrupted(reports) from None
     return reports
 
 
-def _run_here(job: PolicyJob, progress: Tell | None) -> PolicyReport:
-    def tell(done: int, total: int) -> None:
+def _run_here(job: PolicyJob, progress: Told | None, stop: Stop = never) -> PolicyReport:
+    def tell(advance: Advance) -> None:
         if progress is not None:
-            progress(job.policy, done, total)
+            progress(job.policy, advance)
 
     try:
-        return job.run(tell)
+        return job.run(tell, stop)
     except Exception as error:
         raise _failure(job.policy, error) from error
 
@@ -90,7 +97,7 @@ def _leave_sigint_to_others() -> None:
 class _Crew:
     """Worker processes, each watched by a thread of this process."""
 
-    def __init__(self, jobs: Sequence[PolicyJob], progress: Tell | None) -> None:
+    def __init__(self, jobs: Sequence[PolicyJob], progress: Told | None) -> None:
         self._jobs = [(job.policy, _packed(job)) for job in jobs]
         self._progress = progress
         self._lock = threading.Lock()
@@ -107,10 +114,21 @@ class _Crew:
                         future.result()
                 return [future.result() for future in waiting]
             except KeyboardInterrupt:
+                self._ask_to_stop()
+                wait(waiting, timeout=_GRACE_S)
                 finished = [f for f in waiting if f.done() and f.exception() is None]
                 raise JobsInterrupted([f.result() for f in finished]) from None
             finally:
                 self._stop()
+
+    def _ask_to_stop(self) -> None:
+        with self._lock:
+            self._over = True
+            for process in self._running:
+                with suppress(OSError, ValueError):
+                    assert process.stdin is not None
+                    process.stdin.write(_STOP)
+                    process.stdin.flush()
 
     def _stop(self) -> None:
         with self._lock:
@@ -154,10 +172,10 @@ class _Crew:
     def _listen(self, policy: str, answers: IO[bytes]) -> PolicyReport:
         while True:
             match pickle.load(answers):
-                case ("progress", done, total):
+                case ("progress", advance):
                     if self._progress is not None:
                         with self._lock:
-                            self._progress(policy, done, total)
+                            self._progress(policy, advance)
                 case ("failed", text, details):
                     raise WorkerError(policy, text, details)
                 case report:
@@ -218,27 +236,28 @@ def work() -> None:
 
     told_s = float("-inf")
 
-    def progress(_policy: str, done: int, total: int) -> None:
+    def progress(_policy: str, advance: Advance) -> None:
         nonlocal told_s
         if time.monotonic() - told_s > _TELL_EVERY_S:
             told_s = time.monotonic()
-            answer(("progress", done, total))
+            answer(("progress", advance))
 
     try:
         job = pickle.load(sys.stdin.buffer)
     except (EOFError, pickle.UnpicklingError):
         os._exit(1)  # whoever sent it is gone
-    threading.Thread(target=_end_when_alone, daemon=True).start()
+    stop = threading.Event()
+    threading.Thread(target=_listen_to_parent, args=(stop,), daemon=True).start()
     try:
-        answer(_run_here(job, progress))
+        answer(_run_here(job, progress, stop.is_set))
     except WorkerError as error:
         cause = error.__cause__
         assert isinstance(cause, Exception)
         answer(("failed", str(cause) or type(cause).__name__, error.details))
 
 
-def _end_when_alone() -> None:
-    """End this process as soon as the one that started it is gone, however it went."""
+def _listen_to_parent(stop: threading.Event) -> None:
+    """End this process as soon as the one that started it is gone; stop when it says so."""
     while os.read(0, 1):
-        pass
+        stop.set()
     os._exit(1)

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sglb.fabric import scenario as scenarios
+from sglb.fabric.advance import Advance
 from sglb.fabric.bounds import BoundError, BoundViolation
 from sglb.fabric.control import ControlPlaneNotFoundError
 from sglb.fabric.packet_trace import TraceRequest, TraceRequestError
@@ -178,12 +179,12 @@ def test_any_text_is_a_report_or_a_value_error(data: st.DataObject) -> None:
 
 
 def test_two_processes_give_the_same_bytes_and_tell_their_progress() -> None:
-    told: list[tuple[str, int, int]] = []
+    told: list[tuple[str, Advance]] = []
     report = run(fabric(), program=program(), jobs=2, progress=lambda *news: told.append(news))
     assert report.to_json() == plain().to_json()
     assert list(report.policies) == ["spray", "glb"]
-    assert {("spray", 0, 1), ("glb", 0, 1)} <= set(told)
-    assert all(total == 1 and 0 <= done <= 1 for _, done, total in told)
+    assert {name for name, advance in told if not advance.arrived} == {"spray", "glb"}
+    assert all(news.total == 1 and 0 <= news.arrived <= 1 for _, news in told)
 
 
 def test_another_seed_gives_other_bytes() -> None:

@@ -194,7 +194,7 @@ def _class(buffer: BufferConfig, one: ClassConfig) -> ClassSettings:
         reserved_bytes=one.reserved_bytes,
         xoff_bytes=one.xoff_bytes,
         xon_offset_bytes=one.xon_offset_bytes,
-        limit_bytes=None if buffer.total_bytes else one.queue_limit_bytes,
+        limit_bytes=None if pauses else one.queue_limit_bytes,
         pause_quanta=buffer.pause_quanta,
         watchdog_ps=buffer.watchdog_ps if pauses else 0,
         restore_ps=buffer.watchdog_restore_ps if pauses else 0,

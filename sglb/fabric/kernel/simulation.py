@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
+from sglb.fabric.advance import Advance, Stop, Tell, never
 from sglb.fabric.control import ControlPlane, ControlPlaneFactory, FabricView
 from sglb.fabric.events import EventLog, FaultInjected, PortDownSeen, PortUpSeen
 from sglb.fabric.faults import FabricState, Fault, FaultKind, LinkLoss, dead_hops
@@ -21,14 +22,13 @@ from sglb.fabric.kernel.build import build_fabric
 from sglb.fabric.kernel.host_view import data_received, host_views
 from sglb.fabric.kernel.hosts import host_link_changed, hosts_start
 from sglb.fabric.kernel.records import LogReader
-from sglb.fabric.roce import packet_count
 from sglb.fabric.scenario import Scenario, ns_to_ps, us_to_ps
-from sglb.fabric.simulation import PolicyRun, switch_config
+from sglb.fabric.simulation import PolicyRun, needed_packets, switch_config
 from sglb.fabric.topology import Edge, Link
 from sglb.p4.compiler import CompiledProgram
 from sglb.p4.native.program import compile_native
 from sglb.p4.random_stream import RandomStream
-from sglb.switch.clock import VirtualClock
+from sglb.switch.clock import PS_PER_US, VirtualClock
 from sglb.switch.core import model as m
 from sglb.switch.core.bind import CoreSwitch, bind, take_frames
 from sglb.switch.core.heap import NEVER
@@ -121,8 +121,8 @@ class NativeSimulation:
 
     # --- running ---
 
-    def run(self, progress: Callable[[int, int], None] | None = None) -> PolicyRun:
-        """Runs to the end of the workload or `stop_us`; see `Simulation.run`.
+    def run(self, tell: Tell | None = None, stop: Stop = never) -> PolicyRun:
+        """Runs to the end of the workload or `stop_us`, or until it is asked to `stop`.
 
         KeyboardInterrupt leaves everything readable: `result` then says what happened so far. Raises
         `KernelError` when the kernel's memory was too small or the program failed.
@@ -136,13 +136,15 @@ class NativeSimulation:
                 self.clock.call_at(loss.to_ps, self._set_loss, loss, False)
         self._control.start()
         hosts_start(self._world)
-        tell = self._progress(progress)
+        total = needed_packets(scenario)
         slice_ps = _FIRST_SLICE_PS
         at_ps = 0
-        while at_ps < scenario.stop_ps and not self.done:
+        while at_ps < scenario.stop_ps and not self.done and not stop():
             began = time.perf_counter()
             at_ps = self._advance(at_ps, min(at_ps + slice_ps, scenario.stop_ps))
-            tell()
+            if tell is not None:
+                arrived = min(data_received(self._world), total)
+                tell(Advance(arrived, total, at_ps / PS_PER_US, self.hops))
             took = time.perf_counter() - began
             slice_ps = max(_FIRST_SLICE_PS, round(slice_ps * min(2.0, _SLICE_S / max(took, 1e-6))))
         return self.result()
@@ -151,14 +153,6 @@ class NativeSimulation:
     def done(self) -> bool:
         """Whether every flow is complete."""
         return bool(self._world.w[m.FLOWS_OPEN] == 0)
-
-    def _progress(self, tell: Callable[[int, int], None] | None) -> Callable[[], None]:
-        if tell is None:
-            return lambda: None
-        mtu_bytes = self.scenario.model.transport.mtu_bytes
-        flows = self.scenario.workload.flows
-        total = sum(packet_count(flow.size_bytes, mtu_bytes) for flow in flows)
-        return lambda: tell(min(data_received(self._world), total), total)
 
     def _advance(self, from_ps: int, until_ps: int) -> int:
         """Runs kernel and Python from one time up to another, or until every flow is complete."""
