@@ -12,6 +12,7 @@ _IPV6 = b"\x86\xdd"
 SYNCMESH = b"\x88\xb5"
 _ETHERNET = 14
 _ROCE_ACK = 0x11
+_ROCE_CNP = 0x81
 _BTH_IPV4 = _ETHERNET + 20 + 8
 _BTH_IPV6 = _ETHERNET + 40 + 8
 _NOTE = 8
@@ -35,10 +36,10 @@ def destination_switch(frame: bytes) -> int:
 
 
 def traffic(frame: bytes) -> Traffic:
-    """Data and acknowledges of hosts, or control frames."""
+    """Data and acknowledges of hosts, or control frames (DCQCN's notifications among them)."""
     kind = frame[12:14]
     at = _BTH_IPV4 if kind == _IPV4 else _BTH_IPV6 if kind == _IPV6 else 0
-    if not at or len(frame) <= at:
+    if not at or len(frame) <= at or frame[at] == _ROCE_CNP:
         return Traffic.CONTROL
     return Traffic.ACK if frame[at] == _ROCE_ACK else Traffic.DATA
 

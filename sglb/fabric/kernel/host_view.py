@@ -38,8 +38,7 @@ class ReceiveView:
 class HostView:
     """A host's counters as they stood when this was made.
 
-    `stats.cut_data` and `stats.cut_acks` are 0: frames that were being sent when the link went down
-    are in the log. `stats.acks_sent` and `acks_received` count NAKs too, CNPs are counted apart.
+    `stats.acks_sent` and `acks_received` count NAKs too, CNPs are counted apart.
     """
 
     name: str
@@ -85,12 +84,15 @@ def data_received(world: World) -> int:
 
 def _nic(world: World, at: int) -> NicStats:
     w = world.w
+    drops = int(w[w[m.PORTS_AT] + w[at + k.H_PORT] * m.PORT_WORDS + m.P_DROPS])
     bad = {text: int(w[at + k.HS_BAD + i]) for i, text in enumerate(k.BAD_REASONS)}
     return NicStats(
         data_sent=int(w[at + k.HS_DATA_SENT]),
         acks_sent=int(w[at + k.HS_ACKS_SENT]),
         data_received=int(w[at + k.HS_DATA_RECEIVED]),
         acks_received=int(w[at + k.HS_ACKS_RECEIVED]),
+        cut_data=int(w[drops + m.DROP_CUT]),
+        cut_acks=int(w[drops + m.DROP_CUT_ACK]),
         dropped={text: count for text, count in bad.items() if count},
     )
 

@@ -201,10 +201,12 @@ def _settle(world: World, sender: int, row: int) -> None:
     if flags & (m.RF_CUT | m.RF_DOWN):
         w[record + m.P_TX_PACKETS] -= 1
         w[record + m.P_TX_BYTES] -= h[row * 2 + abi.LENGTH]
-        count(world, w[record + m.P_DROPS], m.DROP_CUT)
         node = w[record + m.P_NODE]
-        if w[w[m.NODES_AT] + node * m.NODE_WORDS + m.N_KIND] == 0:  # a NIC counts, no more
+        if w[w[m.NODES_AT] + node * m.NODE_WORDS + m.N_KIND] == 0:
+            count(world, w[record + m.P_DROPS], m.DROP_CUT)
             log_lost(world, node, sender, row, m.DROP_CUT, end)
+        else:  # a NIC counts, no more
+            count(world, w[record + m.P_DROPS], _cut_reason(world, row))
         return
     _tell_sent(world, sender, row)
     if flags & m.RF_LOST:
@@ -215,6 +217,14 @@ def _settle(world: World, sender: int, row: int) -> None:
             reason = m.DROP_RANDOM
         count(world, w[record + m.P_DROPS], reason)
         log(world, end, m.LOG_LOST, sender, reason, traffic(world, row))
+
+
+@compiled
+def _cut_reason(world: World, row: int) -> int:
+    kind = traffic(world, row) >> 32
+    if kind == m.TRAFFIC_DATA:
+        return m.DROP_CUT
+    return m.DROP_CUT_ACK if kind == m.TRAFFIC_ACK else m.DROP_CUT_CONTROL
 
 
 @compiled

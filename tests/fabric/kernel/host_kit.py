@@ -162,12 +162,20 @@ class NativePipe:
     def hosts(self) -> list[HostView]:
         return list(host_views(self.plan, self.world).values())
 
+    def _records(self) -> np.ndarray:
+        w, first = self.world.w, int(self.world.w[m.LOG_AT])
+        return w[first : first + int(w[m.LOG_USED]) * m.LOG_WORDS].reshape(-1, m.LOG_WORDS)
+
     @property
     def log(self) -> list[tuple[int, int, int]]:
         """(time, kind, flow) of flows that started and completed."""
-        w, first = self.world.w, int(self.world.w[m.LOG_AT])
-        records = w[first : first + int(w[m.LOG_USED]) * m.LOG_WORDS].reshape(-1, m.LOG_WORDS)
+        kinds = (m.LOG_FLOW_STARTED, m.LOG_FLOW_COMPLETED)
+        records = [r for r in self._records() if r[m.L_KIND] in kinds]
         return [(int(r[m.L_TIME]), int(r[m.L_KIND]), int(r[m.L_A])) for r in records]
+
+    def lost(self) -> list[int]:
+        """TRAFFIC_* of what was lost on the wire."""
+        return [int(r[m.L_B]) >> 32 for r in self._records() if r[m.L_KIND] == m.LOG_LOST]
 
     def completed(self) -> dict[int, int]:
         """When each flow was complete."""

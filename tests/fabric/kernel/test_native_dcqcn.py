@@ -16,6 +16,7 @@ from sglb.fabric.kernel.host_settings import HostSettings
 from sglb.fabric.schema_lossless import DcqcnBlock
 from sglb.fabric.workload import Flow
 from sglb.switch.core import model as m
+from sglb.switch.core.wires import set_carrier
 
 GBPS = 1_000_000_000
 US = 1_000_000
@@ -213,3 +214,17 @@ def test_marked_frames_bring_cnps_an_interval_apart_and_slow_the_sender() -> Non
     (view,) = pipe.hosts[0].send_queues.values()
     assert view.cnps == 3
     assert len(pipe.completed()) == 1
+
+
+def test_a_lost_cnp_counts_as_a_control_frame() -> None:
+    pipe = NativePipe(
+        lambda f: [0], [Flow(0, 3, 4, 4096)], HostSettings(dcqcn=PAPER), mark=lambda f: f[42] == 4
+    )
+    # The CNP has left (74 + 24 bytes, 7.84 ns), the ACK behind it is being sent: a cut takes both.
+    cut_ps = FULL_PS + 2_000_000 + 7_841
+    pipe.run(cut_ps)
+    set_carrier(pipe.world, 1, False, cut_ps)
+    pipe.run(10_000_000)
+    assert pipe.lost() == [m.TRAFFIC_CONTROL]
+    host = pipe.hosts[1]
+    assert (host.cnps_sent, host.stats.acks_sent, host.stats.cut_acks) == (1, 1, 1)
