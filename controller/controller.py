@@ -6,7 +6,7 @@ links are like. When to react, and with what delay, is `reactions`' business.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -24,8 +24,9 @@ from controller.diff import (
     identity,
     normal,
 )
+from controller.encode import Encoder
 from controller.paths import LinkState
-from controller.plan import OWNED_TABLES, PlanInputs, plan_switch
+from controller.plan import OWNED_TABLES, PlanInputs, plan_parts
 from sglb.switch.p4runtime.status import Code, P4RuntimeError
 from sglb.syncmesh.dataplane import NOTIFY_GROUP, NOTIFY_SESSION
 
@@ -87,15 +88,24 @@ class Repair:
         return tuple(describe(e, self.schema) for e in entities)
 
 
+@dataclass(frozen=True, slots=True)
+class _HeldPart:
+    """A part of the plan that a switch holds, and what it followed from (see `plan.Part`)."""
+
+    basis: Hashable
+    entities: Holdings
+
+
 @dataclass(slots=True)
 class _Known:
     """What the controller knows of one switch; `held` None: to be read back first."""
 
     client: Client
     schema: P4Schema
+    encoder: Encoder
     order: dict[int, int] = field(default_factory=dict)
     initial: dict[int, p4r.Action] = field(default_factory=dict)
-    held: Holdings | None = None
+    held: dict[Hashable, _HeldPart] | None = None
 
 
 class Controller:
@@ -108,6 +118,7 @@ class Controller:
     def __init__(self, inputs: PlanInputs, clients: Mapping[int, Client]) -> None:
         self._inputs = inputs
         self._away: set[int] = set()
+        self._encoders: dict[bytes, Encoder] = {}
         self._known = {
             switch_id: self._introduce(switch_id, client) for switch_id, client in clients.items()
         }
@@ -123,7 +134,9 @@ class Controller:
     def _introduce(self, switch_id: int, client: Client) -> _Known:
         """Rank and initial default action of each owned table of the switch's program."""
         schema = client.schema
-        known = _Known(client, schema)
+        program = schema.p4info.SerializeToString(deterministic=True)
+        encoder = self._encoders.setdefault(program, Encoder(schema))
+        known = _Known(client, schema, encoder)
         for rank, name in enumerate(OWNED_TABLES):
             found = schema.tables.get(name)
             if found is None:
@@ -191,9 +204,19 @@ class Controller:
     def _bring(self, switch_id: int) -> Difference:
         """Brings a switch to its plan; what that took."""
         known = self._known[switch_id]
-        held = self._read(switch_id) if known.held is None else known.held
-        desired = Holdings(e.encode(known.schema) for e in plan_switch(self._inputs, switch_id))
-        change = difference(held, desired, known.initial)
+        parts = plan_parts(self._inputs, switch_id)
+        before = known.held or {}
+        # Only what follows from something else than before is worked out and compared.
+        desired = {
+            part.key: before[part.key]
+            if part.key in before and before[part.key].basis == part.basis
+            else _HeldPart(part.basis, known.encoder.holdings(part.entities()))
+            for part in parts
+        }
+        old = [held.entities for key, held in before.items() if desired.get(key) is not held]
+        new = [part.entities for key, part in desired.items() if before.get(key) is not part]
+        held = self._read(switch_id) if known.held is None else Holdings.union(old)
+        change = difference(held, Holdings.union(new), known.initial)
         known.held = None  # unknown while writes are under way, and after one has failed
         written = 0
         for batch in Stages.of(change, known.order).batches:

@@ -158,6 +158,21 @@ class Holdings:
         for entity in entities:
             self.put(entity)
 
+    @classmethod
+    def of_normal(cls, named: Iterable[tuple[Identity, p4r.Entity]]) -> Holdings:
+        """Entities that are known to be in normal form, with their identities."""
+        made = cls()
+        made._held.update(named)
+        return made
+
+    @classmethod
+    def union(cls, parts: Iterable[Holdings]) -> Holdings:
+        """All of several parts that share no identity."""
+        made = cls()
+        for part in parts:
+            made._held.update(part._held)
+        return made
+
     def put(self, entity: p4r.Entity) -> None:
         """Adds or replaces an entity; raises as `normal`."""
         made = normal(entity)

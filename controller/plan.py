@@ -6,8 +6,9 @@ planned here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Protocol
 
 from finsy import Action, Match, P4MulticastGroupEntry, P4TableEntry
@@ -113,12 +114,30 @@ class PlanInputs:
     incarnations: Mapping[int, int] = field(default_factory=dict)
 
 
-def plan_switch(inputs: PlanInputs, switch_id: int) -> list[Entity]:
-    """Every entity of one switch, in the order of `OWNED_TABLES`, groups first.
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some of a switch's entities; no two parts of a switch have one in common.
+
+    `key` names the part, whatever the state of the links. `basis` is what its entities follow from of
+    `PlanInputs.state` and `incarnations`: while it stays the same, so do they.
+    """
+
+    key: Hashable
+    basis: Hashable
+    entities: Callable[[], Iterable[Entity]]
+
+
+def plan_parts(inputs: PlanInputs, switch_id: int) -> list[Part]:
+    """What one switch should hold, in parts that are worked out when asked for.
 
     Raises `PlanError` when the program is too small for the fabric.
     """
-    return list(_Plan(inputs, inputs.fabric.layout(switch_id)).entities())
+    return list(_Plan(inputs, inputs.fabric.layout(switch_id)).parts())
+
+
+def plan_switch(inputs: PlanInputs, switch_id: int) -> list[Entity]:
+    """Every entity of one switch; raises as `plan_parts`."""
+    return [entity for part in plan_parts(inputs, switch_id) for entity in part.entities()]
 
 
 class _Plan:
@@ -131,18 +150,30 @@ class _Plan:
             d: inputs.fabric.paths(inputs.state, d).members(self._id) for d in layout.members
         }
 
-    def entities(self) -> Iterator[Entity]:
+    def parts(self) -> Iterator[Part]:
+        yield Part("fixed", None, self._fixed)
+        yield Part("identity", self._in.incarnations.get(self._id, 1), self._identities)
+        for destination, group in self._layout.groups.items():
+            members = self._members[destination]
+            key = ("group", destination)
+            yield Part(key, members, partial(self._group, destination, group))
+        rates = tuple(self._rate_bps(port) for port in self._layout.lanes)
+        yield Part("qualities", rates, self._qualities)
+        for subject in self._layout.subjects:
+            capacity_bps = self._capacity_bps(subject)
+            key = ("subject", subject.index)
+            yield Part(key, capacity_bps, partial(self._subject, subject, capacity_bps))
+
+    def _fixed(self) -> Iterator[Entity]:
+        """What no fault changes."""
         yield P4MulticastGroupEntry(FABRIC_GROUP, replicas=list(self._layout.neighbours))
+        yield from self._lanes()
+        yield from self._routes()
+        yield from self._watermarks()
+
+    def _identities(self) -> Iterator[Entity]:
         yield self._switch_info()
         yield self._default(T_SENDER, f"{EGRESS}.set_switch", **self._identity())
-        yield from self._lanes()
-        for destination, group in self._layout.groups.items():
-            yield from self._group(destination, group)
-        yield from self._routes()
-        yield from self._qualities()
-        for subject in self._layout.subjects:
-            yield from self._subject(subject)
-        yield from self._watermarks()
 
     # --- who the switch is ---
 
@@ -215,8 +246,8 @@ class _Plan:
     def _slots(self, group: int, members: tuple[Member, ...]) -> Iterator[P4TableEntry]:
         # Weighted shares are what glb adds; SAI's adaptive groups and plain ECMP have equal members.
         weighted = self._in.policy == "glb" and self._in.model.switch.capacity_slots
-        turn = interleave(shares([m.capacity_bps if weighted else 1 for m in members], SLOTS))
-        for slot, names in enumerate(preferences(turn)):
+        capacities = tuple(m.capacity_bps if weighted else 1 for m in members)
+        for slot, names in enumerate(_turn(capacities)):
             bits = [self._layout.lanes[members[n].port].bit for n in names]
             one, two, three = (*bits, 0, 0)[:3]
             yield P4TableEntry(
@@ -274,7 +305,18 @@ class _Plan:
                 ),
             )
 
-    def _subject(self, subject: Subject) -> Iterator[P4TableEntry]:
+    def _capacity_bps(self, subject: Subject) -> int:
+        """What the switch can send on toward a subject: of a pod's leaves, to the best off."""
+        return max(
+            (
+                sum(m.capacity_bps for m in self._members[d])
+                for d in self._in.fabric.named(subject.destination)
+                if d in self._members
+            ),
+            default=0,
+        )
+
+    def _subject(self, subject: Subject, capacity_bps: int) -> Iterator[P4TableEntry]:
         if self._in.policy != "glb":
             return
         lanes = tuple(self._layout.lanes[p] for p in subject.ports)
@@ -291,18 +333,13 @@ class _Plan:
                 with_copies=sync.down_repeats,
             ),
         )
-        capacities = [
-            sum(m.capacity_bps for m in self._members[d])
-            for d in self._in.fabric.named(subject.destination)
-            if d in self._members
-        ]
         yield P4TableEntry(
             T_ANNOUNCEMENTS,
             match=Match(subject=subject.index),
             action=Action(
                 f"{EGRESS}.build_note.set_destination",
                 of_dst=subject.destination,
-                with_capacity_mbps=max(capacities, default=0) // 1_000_000,
+                with_capacity_mbps=capacity_bps // 1_000_000,
             ),
         )
 
@@ -323,6 +360,12 @@ class _Plan:
                         slope=min(slope, 2**32 - 1),
                     ),
                 )
+
+
+@cache
+def _turn(capacities: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The members that each slot names, by their places among the capacities."""
+    return preferences(interleave(shares(capacities, SLOTS)))
 
 
 def band_edges_bytes(rate_bps: int) -> list[int]:
