@@ -25,7 +25,6 @@ _DEST_IPV4: Final = 31  #: second and third byte of the destination address
 _DEST_IPV6: Final = 44
 _ROCE_ACK: Final = 0x11
 _ROCE_CNP: Final = 0x81
-_ROCE_CNP: Final = 0x81
 _NOTE_BYTES: Final = _ETHERNET + 12 + 8
 _NOTE: Final = 8
 _ORIGIN: Final = 18
