@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -55,6 +56,13 @@ def _version(wanted: bool) -> None:
         found = versions()
         typer.echo(f"sglb {found['sglb']} (Python {found['python']})")
         raise typer.Exit
+
+
+class EngineChoice(StrEnum):
+    """What runs the switches and hosts of a scenario."""
+
+    NATIVE = "native"
+    REFERENCE = "reference"
 
 
 @app.callback()
@@ -122,6 +130,10 @@ def run_command(
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", help="Instead of the scenario's seed.")
     ] = None,
+    engine: Annotated[
+        EngineChoice | None,
+        typer.Option("--engine", help="Instead of the scenario's engine."),
+    ] = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No table and no progress bar.")
     ] = False,
@@ -131,7 +143,7 @@ def run_command(
     Ends with 0 when every policy completed, with 3 when one did not, with 1 for a mistake in a file
     or an option, with 130 when interrupted: then what is known by then is shown.
     """
-    scenario = files.scenario(file, seed)
+    scenario = files.scenario(file, seed, None if engine is None else engine.value)
     request = None
     if trace_packet is not None:
         request = TraceRequest.parse(trace_packet, trace_all)

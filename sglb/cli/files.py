@@ -19,15 +19,19 @@ from sglb.p4.compiler import CompiledProgram, compile  # noqa: A004 - the docume
 from sglb.p4.ir import InstanceKind
 
 
-def scenario(path: Path, seed: int | None = None) -> Scenario:
-    """A checked scenario, with another seed if one is given, that can complete.
+def scenario(path: Path, seed: int | None = None, engine: str | None = None) -> Scenario:
+    """A checked scenario that can complete, with another seed and engine if given; its warnings told.
 
     Raises `SourceError`, `UserError` for the seed.
     """
     source = read_file(path)
     if seed is not None:
         source.data["seed"] = seed
+    if engine is not None:
+        source.data["engine"] = engine
     checked = _checked(source, seed)
+    for warning in checked.warnings:
+        typer.echo(f"warning: {warning}", err=True)
     found = cut_off.find(checked)
     if found is not None:
         raise SourceError([source.problem(found.path, found.message)])

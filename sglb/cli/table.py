@@ -112,6 +112,24 @@ def _columns(report: RunReport) -> list[_Column]:
                 "until it stopped, and the last packet under way was lost",
             ),
         ]
+    if any(p.pauses.pause_frames for p in report.policies.values()):
+        found.append(
+            _Column(
+                "pause\nframes",
+                lambda p: f"{p.pauses.pause_frames:,}",
+                lambda p: p.pauses.pause_frames,
+                "priority flow control: frames that told a neighbour to stop, or to go on",
+            )
+        )
+    if any(p.pauses.cnps for p in report.policies.values()):
+        found.append(
+            _Column(
+                "CNPs",
+                lambda p: f"{p.pauses.cnps:,}",
+                lambda p: p.pauses.cnps,
+                "congestion notification packets: receivers told senders to slow down (DCQCN)",
+            )
+        )
     found.append(
         _Column(
             "max\nqueue",

@@ -6,6 +6,7 @@ from itertools import groupby
 
 from sglb.fabric.faults import Fault, FaultKind
 from sglb.fabric.scenario import Scenario
+from sglb.fabric.schema import ScenarioModel, TransportBlock
 from sglb.fabric.topology import LinkSpec, NodeKind, Topology
 from sglb.switch.clock import PS_PER_NS, PS_PER_US
 
@@ -128,6 +129,29 @@ def assumptions(scenario: Scenario) -> list[str]:
         f"{number(switch.port_down_detection_us)} us, queue limit {size(switch.queue_bytes)}",
         f"routing (slow path): failure detection {number(slow.failure_detection_ms)} ms, reaction "
         f"{number(slow.reaction_ms)} ms, restoring {number(slow.restore_ms)} ms",
-        f"hosts: RoCEv2 with selective repeat, MTU {host.mtu_bytes} B, window "
-        f"{host.window_packets} packets, timeout {number(host.rto_us)} us; no PFC, no rate control",
+        f"hosts: RoCEv2 with {host.recovery.replace('_', ' ')}, MTU {host.mtu_bytes} B, "
+        f"{_window(host)}, timeout {number(host.rto_us)} us",
+        f"congestion: {_congestion(model)}",
+        f"engine: {model.engine}",
     ]
+
+
+def _window(host: TransportBlock) -> str:
+    if host.window_packets is None:
+        return "no window"
+    return f"window {host.window_packets} packets"
+
+
+def _congestion(model: ScenarioModel) -> str:
+    """`PFC for class 3 in 32 MB of shared buffer, DCQCN (paper), ECN 100 kB to 400 kB`."""
+    switch, host = model.switch, model.transport
+    parts = ["no PFC"]
+    if switch.pfc.enabled:
+        classes = [str(c.number) for c in switch.buffer.classes if c.lossless]
+        total = size(switch.buffer.total_bytes or 0)
+        parts = [f"PFC for class {', '.join(classes)} in {total} of shared buffer"]
+    dcqcn = host.dcqcn
+    parts.append(f"DCQCN ({dcqcn.defaults})" if dcqcn.enabled else "no rate control")
+    ecn = switch.ecn_of(host.traffic_class)
+    parts.append(f"ECN from {size(ecn.kmin_bytes)} to {size(ecn.kmax_bytes)}")
+    return ", ".join(parts)

@@ -132,6 +132,23 @@ def losses(log: EventLog, hosts: Sequence[HostCounters] = ()) -> LossStats:
 
 
 @dataclass(frozen=True, slots=True)
+class PauseStats:
+    """What priority flow control and DCQCN did, over the whole fabric.
+
+    `pause_frames` were sent (those that let go, too), `paused_us` is the time that ports were paused in
+    some class, added up, `storms` how often a watchdog stepped in. `buffer_bytes` and `headroom_bytes`
+    are the most that any switch used of its shared pool and of its headroom. `cnps` were sent.
+    """
+
+    pause_frames: int = 0
+    paused_us: float = 0.0
+    storms: int = 0
+    buffer_bytes: int = 0
+    headroom_bytes: int = 0
+    cnps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class TransportStats:
     """Sums over all hosts and queue pairs, in packets, but `reorder_extent`, a maximum.
 

@@ -105,7 +105,12 @@ class PolicyJob:
             control=run.control,
             end_us=to_us(run.end_ps),
             wire_frames=run.wire_frames,
+            pauses=run.pauses,
+            bus_gbps=self._bus_gbps(completion_ps),
         )
+
+    def _bus_gbps(self, completion_ps: int | None) -> float | None:
+        return (completion_ps and self.scenario.workload.bus_gbps(completion_ps)) or None
 
     def _place(self, at: tuple[int, int]) -> str:
         """`leaf0 to spine1` for a (switch id, port), "" for none."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from sglb.fabric.bounds import LowerBound
-from sglb.fabric.metrics import FlowStats, LossStats, Spread, TransportStats
+from sglb.fabric.metrics import FlowStats, LossStats, PauseStats, Spread, TransportStats
 from sglb.fabric.recovery import Recovery, Split
 from sglb.switch.clock import PS_PER_US
 
@@ -130,6 +130,7 @@ class PolicyReport:
 
     `completion_us` and `ratio` (to the lower bound) are None when the workload did not complete by
     `stop_us`; `flows.all - flows.completed` are still open then. `lost_packets` counts data packets.
+    `bus_gbps` is a collective's bus bandwidth as nccl-tests defines it, None for what is none.
     `recovery` is the longest of `recoveries`, None when nothing was cut. `max_queue_at` names switch
     and port. `drops` counts what switches dropped, by reason and control frames included. `control`
     is the control plane's own report. One that was `interrupted` says what had happened by `end_us`.
@@ -154,6 +155,8 @@ class PolicyReport:
     wire_frames: int
     trace: TracedPacket | None = None
     interrupted: bool = False
+    pauses: PauseStats = field(default_factory=PauseStats)
+    bus_gbps: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

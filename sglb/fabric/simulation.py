@@ -27,7 +27,7 @@ from sglb.fabric.events import (
 )
 from sglb.fabric.faults import DeadHop, FabricState, Fault, FaultKind, dead_hops
 from sglb.fabric.host import Host
-from sglb.fabric.metrics import HostCounters
+from sglb.fabric.metrics import HostCounters, PauseStats
 from sglb.fabric.qp import TransportConfig
 from sglb.fabric.roce import SPAN_PACKETS, WIRE_OVERHEAD_BYTES, packet_count
 from sglb.fabric.scenario import Scenario, ns_to_ps, us_to_ps
@@ -74,6 +74,7 @@ class PolicyRun:
     control: dict[str, object] = field(default_factory=dict)
     wire_frames: int = 0
     events_run: int = 0
+    pauses: PauseStats = field(default_factory=PauseStats)
 
 
 class Simulation:

@@ -13,15 +13,19 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from sglb.fabric.advance import Advance, Stop, Tell, never
 from sglb.fabric.control import ControlPlane, ControlPlaneFactory, FabricView
-from sglb.fabric.events import EventLog, FaultInjected, PortDownSeen, PortUpSeen
+from sglb.fabric.events import EventLog, FaultInjected, PauseStorm, PortDownSeen, PortUpSeen
 from sglb.fabric.faults import FabricState, Fault, FaultKind, LinkLoss, dead_hops
 from sglb.fabric.kernel import driver
 from sglb.fabric.kernel.build import build_fabric
 from sglb.fabric.kernel.host_view import data_received, host_views
 from sglb.fabric.kernel.hosts import host_link_changed, hosts_start
 from sglb.fabric.kernel.records import LogReader
+from sglb.fabric.metrics import PauseStats
 from sglb.fabric.scenario import Scenario, ns_to_ps, us_to_ps
 from sglb.fabric.simulation import PolicyRun, needed_packets, switch_config
 from sglb.fabric.topology import Edge, Link
@@ -41,6 +45,8 @@ _SLICE_S: Final = 0.2
 _FIRST_SLICE_PS: Final = us_to_ps(20)
 _LOSS_ONE: Final = 1 << 32
 _BER_ONE: Final = 1 << 62
+
+_Words = npt.NDArray[np.int64]
 
 
 class KernelError(RuntimeError):
@@ -240,12 +246,13 @@ class NativeSimulation:
                     deepest = max(queue.max_bytes for queue in port.queues)
                     if deepest > depth:
                         depth, at = deepest, (switch_id, number)
+        hosts = host_views(self._fabric.plan, self._world)
         return PolicyRun(
             policy=self.policy,
             completed=self.done,
             end_ps=now_ps,
             log=self.log,
-            hosts=host_views(self._fabric.plan, self._world),
+            hosts=hosts,
             switches=self.switches,
             max_queue_bytes=depth,
             max_queue_at=at,
@@ -253,6 +260,20 @@ class NativeSimulation:
             control=dict(self._control.report()),
             wire_frames=int(w[m.HOPS]),
             events_run=int(w[m.EVENTS_RUN]) + self.clock.events_run,
+            pauses=self._pauses(sum(host.cnps_sent for host in hosts.values())),
+        )
+
+    def _pauses(self, cnps: int) -> PauseStats:
+        w = self._world.w
+        ports = _records(w, m.PORTS_AT, m.PORTS, m.PORT_WORDS)
+        nodes = _records(w, m.NODES_AT, m.SWITCHES, m.NODE_WORDS)
+        return PauseStats(
+            pause_frames=int(ports[:, m.P_PAUSE_TX].sum()),
+            paused_us=int(ports[:, m.P_PAUSED_PS].sum()) / PS_PER_US,
+            storms=sum(event.begins for event in self.log.of(PauseStorm)),
+            buffer_bytes=int(nodes[:, m.N_SHARED_PEAK].max()),
+            headroom_bytes=int(nodes[:, m.N_HEADROOM_PEAK].max()),
+            cnps=cnps,
         )
 
     @property
@@ -355,6 +376,12 @@ class NativeSimulation:
         self.log.append(
             PortUpSeen(now_ps, node, port) if up else PortDownSeen(now_ps, node, port, "carrier")
         )
+
+
+def _records(w: _Words, first: int, count: int, words: int) -> _Words:
+    """The records of a section, one a row."""
+    at, number = int(w[first]), int(w[count])
+    return w[at : at + number * words].reshape(number, words)
 
 
 def _chance(parts: Iterable[float], one: int) -> int:
