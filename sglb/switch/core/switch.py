@@ -335,7 +335,9 @@ def _inject(world: World, node: int, now: int) -> None:
     while w[at] >= 0 and w[w[at] + m.R_TIME] <= now:
         row = take(world, at)
         origin = h[row * 2 + m.RH_IN_PORT]
-        if origin == m.FROM_EVENT:
+        if h[row * 2 + m.RH_FLAGS] & m.RF_RETIRED:
+            lose(world, node, row, m.DROP_RELOADED, now)
+        elif origin == m.FROM_EVENT:
             enter(world, node, row, w[record + m.N_EVENT_PORT], now)
         else:
             switch_receive(world, node, origin, row, now)
@@ -351,9 +353,9 @@ def retire(world: World, node: int, now: int) -> None:
     """The program is replaced, or the switch stops: what waits is lost, the rest will be."""
     w, h = world.w, world.h
     record = node_record(world, node)
-    for head in (m.N_PIPE_HEAD, m.N_RESUBMIT_HEAD, m.N_RECIRC_HEAD):
+    for head in (m.N_PIPE_HEAD, m.N_RESUBMIT_HEAD, m.N_RECIRC_HEAD, m.N_INJECT_HEAD):
         row = w[record + head]
-        while row >= 0:
+        while row >= 0 and (head != m.N_INJECT_HEAD or w[row + m.R_TIME] <= now):
             h[row * 2 + m.RH_FLAGS] |= m.RF_RETIRED
             row = w[row + m.R_NEXT]
     first = w[record + m.N_FIRST_PORT]

@@ -16,9 +16,10 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Final, Protocol, runtime_checkable
 
@@ -65,6 +66,14 @@ def signature_of(function: FunctionType) -> Signature:
     return Signature(tuple(notes[n] == "World" for n in names), count, result == "bool")
 
 
+@cache
+def _functions(file: str) -> dict[int, ast.FunctionDef]:
+    """A file's functions by their first line, that of a decorator where there is one."""
+    tree = ast.parse(Path(file).read_bytes())
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return {min([f.lineno, *(d.lineno for d in f.decorator_list)]): f for f in found}
+
+
 @dataclass(frozen=True, slots=True)
 class _Value:
     """An i64 or i1; `constant` is its value where that is known."""
@@ -91,11 +100,8 @@ class Translation:
     def __init__(self, function: FunctionType, symbol: str, attributes: str) -> None:
         self.callees: list[Callee] = []
         self._function = function
-        self._file = inspect.getsourcefile(function) or "?"
-        source, self._line = inspect.getsourcelines(function)
-        tree = ast.parse(textwrap.dedent("".join(source)))
-        definition = tree.body[0]
-        assert isinstance(definition, ast.FunctionDef)
+        self._file = function.__code__.co_filename
+        definition = _functions(self._file)[function.__code__.co_firstlineno]
         self.signature = signature_of(function)
         self._views: dict[str, str] = {}
         self._worlds: set[str] = set()
@@ -119,7 +125,7 @@ class Translation:
         self.text = self._fn.text()
 
     def _error(self, node: ast.AST, what: str) -> TranslationError:
-        line = self._line + getattr(node, "lineno", 1) - 1
+        line = getattr(node, "lineno", 0)
         return TranslationError(f"{self._file}:{line}: {what}: {ast.unparse(node)}")
 
     # --- variables ---
