@@ -19,11 +19,12 @@ class _Param:
     name: str
     width: int
     translator: Translator | None
+    what: str
 
-    def decode(self, data: bytes, what: str) -> int:
+    def decode(self, data: bytes) -> int:
         if self.translator is not None:
-            return self.translator.to_device(data, self.width, what)
-        return decode_bits(data, self.width, what)
+            return self.translator.to_device(data, self.width, self.what)
+        return decode_bits(data, self.width, self.what)
 
     def encode(self, value: int) -> bytes:
         if self.translator is not None:
@@ -43,12 +44,20 @@ class ActionCodec:
                 param.name,
                 width,
                 translations.of(param.type_name.name) if param.HasField("type_name") else None,
+                f"{self.name}, parameter {param.name}",
             )
             for param, width in zip(info.params, widths, strict=True)
         ]
+        self._ids = [param.id for param in self._params]
 
     def decode(self, action: p4r.Action) -> ActionCall:
         """The call; INVALID_ARGUMENT for a parameter missing, unknown or given twice."""
+        if [param.param_id for param in action.params] == self._ids:  # as clients mostly send them
+            values = [
+                known.decode(param.value)
+                for known, param in zip(self._params, action.params, strict=True)
+            ]
+            return ActionCall(self.id, tuple(values))
         given: dict[int, bytes] = {}
         for param in action.params:
             if param.param_id in given:
@@ -58,7 +67,7 @@ class ActionCodec:
         for known in self._params:
             if known.id not in given:
                 raise self._bad(f"parameter {known.id} ({known.name}) is missing")
-            args.append(known.decode(given.pop(known.id), f"{self.name}, parameter {known.name}"))
+            args.append(known.decode(given.pop(known.id)))
         if given:
             names = ", ".join(f"{p.id} {p.name}" for p in self._params) or "none"
             raise self._bad(f"there is no parameter {next(iter(given))} (it has {names})")

@@ -182,12 +182,16 @@ class MatchCodec:
             for field, width in zip(fields, widths, strict=True)
         ]
         self._by_id = {field.id: i for i, field in enumerate(self._fields)}
+        self._ids = [field.id for field in self._fields]
 
     def decode(self, matches: Sequence[p4r.FieldMatch]) -> MatchKey:
         """The key of an entry; fields left out become don't care.
 
         Raises INVALID_ARGUMENT for an unknown, repeated or missing field, or as the fields do.
         """
+        if [match.field_id for match in matches] == self._ids:  # as clients mostly send them
+            fields = zip(self._fields, matches, strict=True)
+            return tuple([field.decode(match) for field, match in fields])
         key: list[MatchField] = [field.dont_care for field in self._fields]
         seen: set[int] = set()
         for match in matches:

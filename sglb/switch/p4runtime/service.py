@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 #: The version of the specification that the service follows.
 API_VERSION = "1.5.0"
 
+_UPDATE_TYPES = frozenset(p4r.Update.Type.values()) - {p4r.Update.UNSPECIFIED}
+_ATOMICITIES = frozenset(p4r.WriteRequest.Atomicity.values())
+
 
 @dataclass(frozen=True, slots=True)
 class ServiceOptions:
@@ -248,7 +251,7 @@ class P4RuntimeService:
             request.device_id, request.role, _election_id(request)
         )
         bound = self._bound()
-        if request.atomicity not in p4r.WriteRequest.Atomicity.values():
+        if request.atomicity not in _ATOMICITIES:
             raise P4RuntimeError(Code.INVALID_ARGUMENT, f"atomicity {request.atomicity} is unknown")
         if request.atomicity == p4r.WriteRequest.CONTINUE_ON_ERROR:
             self._write_each(bound, role, request.updates)
@@ -288,7 +291,7 @@ class P4RuntimeService:
                 raise P4RuntimeError(Code.UNKNOWN, text, [e.to_error() for e in errors]) from error
 
     def _write_one(self, bound: BoundPipeline, role: RoleState, update: p4r.Update) -> Undo:
-        if update.type not in p4r.Update.Type.values() or not update.type:
+        if update.type not in _UPDATE_TYPES:
             raise P4RuntimeError(Code.INVALID_ARGUMENT, f"update type {update.type} is not one")
         handler = _handler(bound, update.entity)
         object_id = handler.object_id(update.entity)
