@@ -70,11 +70,9 @@ class Sizes:
     blobs: int = 64
     blob_bytes: int = 10_240
     log_records: int = 1 << 16
-    cpu_frames: int = 4_096
     copies: int = 4_096  #: of a switch's multicast groups and clone sessions together
     clone_sessions: int = 1_024  #: slots of a switch; at most half are used
     payload_bytes: int = 2_048  #: of each packet generator application
-    families: int = 4_096
     configs: int = 1  #: records of class settings
     one_heap: bool = True
     seed: str = ""  #: of what wires and nodes leave to chance
@@ -176,9 +174,9 @@ class _Layout:
             m.MCAST_AT: switches * MCAST_GROUPS * m.MCAST_WORDS,
             m.CLONES_AT: switches * sizes.clone_sessions * m.CLONE_WORDS,
             m.DROPS_AT: (ports + len(self.nodes)) * m.DROP_REASONS,
-            m.FAMILIES_AT: sizes.families * m.FAMILY_WORDS,
+            m.FAMILIES_AT: sizes.rows * m.FAMILY_WORDS,
             m.DEAD_AT: ports * self._dead_words,
-            m.CPU_AT: sizes.cpu_frames * m.CPU_WORDS,
+            m.CPU_AT: sizes.rows * m.CPU_WORDS,
             m.CONFIG_AT: sizes.configs * m.CFG_WORDS,
         }
         wanted.update(sizes.sections)
@@ -228,11 +226,9 @@ class _Layout:
             m.BLOB_END: at[m.BLOBS_AT] + sizes.blobs * blob_words,
             m.FAMILY_FREE: 0,
             m.FAMILY_FRESH: 1,
-            m.FAMILY_END: sizes.families + 1,
             m.SCRATCH: self.scratch * 8,
             m.OTHER_SCRATCH: (self.scratch + _lines(-(-sizes.header_bytes // 8))) * 8,
             m.LOG_CAPACITY: sizes.log_records,
-            m.CPU_CAPACITY: sizes.cpu_frames,
             m.DEAD_WORDS: self._dead_words,
             m.MCAST_GROUPS: MCAST_GROUPS,
             m.CLONE_SESSIONS: sizes.clone_sessions,

@@ -77,7 +77,6 @@ SCRATCH: Final = 72  #: byte offset in the block of room for a deparsed packet
 LOG_USED: Final = 73
 LOG_CAPACITY: Final = 74
 CPU_USED: Final = 75
-CPU_CAPACITY: Final = 76
 FAMILY_FREE: Final = 77
 DEAD_ANY: Final = 78  #: whether any dead bit is set
 DEAD_WORDS: Final = 79
@@ -92,12 +91,12 @@ ROW_END: Final = 87
 BLOB_FRESH: Final = 88
 BLOB_END: Final = 89
 FAMILY_FRESH: Final = 90
-FAMILY_END: Final = 91
 OTHER_SCRATCH: Final = 92  #: byte offset in the block of more such room
 FAILED_STATUS: Final = 93
 LOG_OVERRUN: Final = 94  #: records that found no room: the driver came too late
-CPU_OVERRUN: Final = 95
-PARSE_BYTES: Final = 96  #: bytes that a program may look at, hence stored (as zeros) if in the packet
+PARSE_BYTES: Final = (
+    96  #: bytes that a program may look at, hence stored (as zeros) if in the packet
+)
 
 HALT_ROWS: Final = 1  #: no free row
 HALT_HEAP: Final = 2  #: a heap is full
@@ -107,7 +106,6 @@ HALT_CPU: Final = 16  #: frames wait for the control plane
 HALT_DONE: Final = 32  #: every flow is complete
 HALT_BLOBS: Final = 64  #: no free blob, or a frame that is too long even for one
 HALT_DIGEST: Final = 128  #: digests wait for the control plane
-HALT_FAMILIES: Final = 256
 
 # --- packet rows: the caller's room of `abi`, int64 words and (H) int32 halves, from the row's start ---
 R_NEXT: Final = abi.OWN_WORD  #: next row of the list that this one is in, -1 for none

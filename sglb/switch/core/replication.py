@@ -81,7 +81,7 @@ def to_queue(world: World, node: int, row: int, number: int, queue: int, now: in
 def _family(world: World, row: int) -> int:
     """Word offset of the record of what came of the same received packet, made when first needed.
 
-    0 (and HALT_FAMILIES) when there is no room.
+    There are as many as rows, and each has a row.
     """
     w, half = world.w, row * 2 + m.RH_FAMILY
     family = world.h[half]
@@ -89,9 +89,6 @@ def _family(world: World, row: int) -> int:
         family = w[m.FAMILY_FREE]
         if family == 0:
             family = w[m.FAMILY_FRESH]
-            if family >= w[m.FAMILY_END]:
-                w[m.HALT] |= m.HALT_FAMILIES
-                return 0
             w[m.FAMILY_FRESH] = family + 1
         else:
             w[m.FAMILY_FREE] = w[w[m.FAMILIES_AT] + (family - 1) * m.FAMILY_WORDS + m.FA_ROWS]
@@ -106,8 +103,6 @@ def _family(world: World, row: int) -> int:
 def _twin(world: World, row: int) -> int:
     """A copy of a packet, of the same family; -1 when there is no room (HALT says what for)."""
     at = _family(world, row)
-    if at == 0:
-        return -1
     twin = row_copy(world, row)
     if twin >= 0:
         world.w[at + m.FA_ROWS] += 1
@@ -120,8 +115,6 @@ def _may_go_on(world: World, record: int, row: int) -> bool:
     """Whether a further pass or egress clone is within the limits; counts it."""
     w = world.w
     at = _family(world, row)
-    if at == 0:
-        return False
     w[at + m.FA_COUNT] += 1
     within = w[at + m.FA_COUNT] <= w[record + m.N_MAX_COPIES]
     return within and world.h[row * 2 + m.RH_PASSES] < w[record + m.N_MAX_PASSES]

@@ -101,10 +101,6 @@ def depart(world: World, port: int, now: int) -> None:
             return
     w[m.HALT] |= m.HALT_CPU
     used = w[m.CPU_USED]
-    if used >= w[m.CPU_CAPACITY]:
-        w[m.CPU_OVERRUN] += 1
-        row_free(world, row)
-        return
     w[m.CPU_USED] = used + 1
     record = w[m.CPU_AT] + used * m.CPU_WORDS
     w[record + m.U_TIME] = now
