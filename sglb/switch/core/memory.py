@@ -200,6 +200,8 @@ class _Layout:
         self._header(world)
         for i in range(len(self.nodes)):
             self._node(world, i)
+        queues = world.w[self.at[m.QUEUES_AT] :][: self.ports * m.CLASSES * m.QUEUE_WORDS]
+        queues.reshape(-1, m.QUEUE_WORDS)[:, [m.Q_HEAD, m.Q_TAIL]] = -1
         self._heaps(world)
         self._timers(world)
 
@@ -326,12 +328,10 @@ class _Layout:
             m.P_PAUSE_HEAD: -1,
             m.P_PAUSE_TAIL: -1,
         }
+        words = [0] * m.PORT_WORDS
         for word, value in values.items():
-            w[record + word] = value
-        queues = self.at[m.QUEUES_AT] + port * m.CLASSES * m.QUEUE_WORDS
-        for cls in range(m.CLASSES):
-            queue = queues + cls * m.QUEUE_WORDS
-            w[queue + m.Q_HEAD] = w[queue + m.Q_TAIL] = -1
+            words[word] = value
+        w[record : record + m.PORT_WORDS] = words
 
     def _heaps(self, world: World) -> None:
         place = self.at[m.EVENTS_AT]
