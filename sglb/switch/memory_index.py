@@ -19,9 +19,13 @@ from sglb.p4.native.table_layout import IndexLayout, KeyShape, Kind
 from sglb.switch.keys import MatchKey, prefix_mask
 from sglb.switch.lookup import Priorities
 from sglb.switch.memory import WORD_MASK, Record, address_of
+from sglb.switch.memory_bits import BitVectors, Rule, cost
 
 _FIRST_SLOTS: Final = 8
 _FIRST_GROUPS: Final = 4
+#: What looks at a group and at a further rule of a bucket cost, in looks at bit vectors (measured).
+_GROUP_COST: Final = 15
+_CHAIN_COST: Final = 10
 
 
 class StoredRule(Protocol):
@@ -240,6 +244,9 @@ class GroupIndex:
         self._by_length = layout.kind is Kind.GROUPS
         self._groups: dict[int, _Group] = {}
         self._ordered: list[_Group] = []
+        self._rules: dict[int, StoredRule] = {}
+        self._buckets = 0
+        self._vectors: BitVectors | None = None
         self._rows = np.zeros((0, layout.group_words), dtype=np.uint64)
         self._grow(_FIRST_GROUPS)
         head[lay.HEAD_EXTENT] = 0
@@ -259,12 +266,15 @@ class GroupIndex:
         insort(bucket, rule, key=_preference)
         if bucket[0] is rule:
             if len(bucket) == 1:
+                self._buckets += 1
                 group.slots.add(packed, rule.record.address)
             else:
                 group.slots.replace(packed, bucket[1].record.address, rule.record.address)
         self._chain(bucket)
         group.priorities.add(rule.priority)
         self._refresh(group)
+        if not self._by_length:
+            self._add_to_vectors(rule, (packed, mask))
 
     def remove(self, rule: StoredRule) -> None:
         """Takes a rule out."""
@@ -276,6 +286,7 @@ class GroupIndex:
         if not bucket:
             group.slots.remove(packed, address)
             del group.buckets[packed]
+            self._buckets -= 1
         elif _preference(rule) < _preference(bucket[0]):
             group.slots.replace(packed, address, bucket[0].record.address)
         self._chain(bucket)
@@ -285,6 +296,8 @@ class GroupIndex:
         else:
             del self._groups[mask]
             self._leave(group)
+        if not self._by_length:
+            self._remove_from_vectors(rule)
 
     def _lengths(self, key: MatchKey) -> tuple[int, ...]:
         """The prefix lengths: the first key's longer one counts most."""
@@ -317,6 +330,45 @@ class GroupIndex:
             record = rule.record
             record.words[record.at + place] = following
             following = record.address
+
+    # --- bit vectors ---
+
+    def _add_to_vectors(self, rule: StoredRule, packed: tuple[int, int]) -> None:
+        self._rules[rule.record.address] = rule
+        if self._vectors is not None:
+            self._vectors.add(Rule(_preference(rule), rule.key, packed, rule.record))
+            self._check_vectors(self._vectors)
+        elif self._group_cost() > cost(self._layout, len(self._rules)):
+            self._make_vectors()
+
+    def _remove_from_vectors(self, rule: StoredRule) -> None:
+        del self._rules[rule.record.address]
+        if self._vectors is not None:
+            self._vectors.remove(_preference(rule))
+            if self._vectors.sparse:
+                self._make_vectors()
+            else:
+                self._check_vectors(self._vectors)
+
+    def _group_cost(self) -> int:
+        count = len(self._groups)
+        chained = len(self._rules) - self._buckets
+        return _GROUP_COST * count + _CHAIN_COST * chained // max(count, 1)
+
+    def _check_vectors(self, vectors: BitVectors) -> None:
+        """Leads to the vectors, unless groups have become the cheaper way."""
+        if 2 * self._group_cost() < cost(self._layout, len(self._rules)):
+            self._vectors = None
+            self._head[lay.HEAD_VECTORS] = 0
+        else:
+            vectors.lead(self._head)
+
+    def _make_vectors(self) -> None:
+        keys = self._layout.keys
+        ranked = sorted(self._rules.values(), key=_preference)
+        rules = [Rule(_preference(r), r.key, masked(r.key, keys), r.record) for r in ranked]
+        self._vectors = BitVectors(self._layout, rules)
+        self._check_vectors(self._vectors)
 
     # --- the groups' list ---
 

@@ -14,48 +14,74 @@ from numpy.typing import NDArray
 
 from sglb.p4.native import table_layout as lay
 from sglb.p4.native.table_layout import IndexLayout
-from sglb.switch.memory import address_of
+from sglb.switch.memory import address_of, aligned_bytes
 from sglb.switch.memory_index import StoredRule
 
 _STEP: Final = 8
 _WIDE_STEP: Final = 16
 #: From how many prefixes on the first node is a wide one.
 _MANY: Final = 2048
+#: Nodes in the first piece of memory, and in the largest.
+_FIRST_NODES: Final = 4
+_MOST_NODES: Final = 4096
+_ONE: Final = np.uint64(1)
+
+
+class _Pool:
+    """Nodes' memory. It grows in large pieces, which the system can map by large pages."""
+
+    def __init__(self) -> None:
+        self._free: list[NDArray[np.uint64]] = []
+        self._count = _FIRST_NODES
+
+    def take(self) -> NDArray[np.uint64]:
+        """The places of a node, with anything in them."""
+        if not self._free:
+            chunk = aligned_bytes((lay.WORD << _STEP) * self._count).view(np.uint64)
+            self._free.extend(chunk.reshape(self._count, 1 << _STEP))
+            self._count = min(2 * self._count, _MOST_NODES)
+        return self._free.pop()
+
+    def give_back(self, memory: NDArray[np.uint64]) -> None:
+        """A node is gone."""
+        self._free.append(memory)
 
 
 class _Node:
-    """The bits from `first` on. `memory` is what native code reads; `records` the prefixes' alone.
+    """The bits from `first` on: for each place the address of a record, or of a child plus one.
 
-    `lengths` are those of the prefixes that the records stand for, -1 for none. `prefixes` counts
-    those that end here.
+    `record` is what the parent's place would hold without this node. `lengths` are those of the
+    prefixes that the places belong to, -1 for none. `prefixes` counts those that end here.
     """
 
-    __slots__ = ("address", "children", "first", "lengths", "memory", "prefixes", "records", "step")
+    __slots__ = ("address", "children", "first", "lengths", "memory", "prefixes", "record", "step")
 
-    def __init__(self, first: int, step: int, record: int, length: int) -> None:
+    def __init__(self, first: int, memory: NDArray[np.uint64], record: int, length: int) -> None:
         self.first = first
-        self.step = step
-        self.memory = np.full(1 << step, record, dtype=np.uint64)
+        self.step = len(memory).bit_length() - 1
+        self.record = record
+        self.memory = memory
+        self.memory.fill(record)
+        self.lengths = np.empty(len(memory), dtype=np.int16)
+        self.lengths.fill(length)
         self.address = address_of(self.memory)
-        self.records = self.memory.copy()
-        self.lengths = np.full(1 << step, length, dtype=np.int16)
         self.children: dict[int, _Node] = {}
         self.prefixes = 0
 
     def cover(self, low: int, high: int, old: int, record: int, length: int) -> None:
         """Gives places of prefixes no longer than `old` this record, in the nodes below too."""
-        chosen = low + np.flatnonzero(self.lengths[low:high] <= old)
-        self.records[chosen] = record
-        self.lengths[chosen] = length
-        if not self.children:
-            self.memory[chosen] = record
-            return
-        for place in chosen.tolist():
-            child = self.children.get(place)
-            if child is None:
-                self.memory[place] = record
-            else:
+        memory, lengths = self.memory[low:high], self.lengths[low:high]
+        chosen = lengths <= old
+        if self.children:
+            inner = chosen & (memory & _ONE != 0)
+            for place in (low + np.flatnonzero(inner)).tolist():
+                child = self.children[place]
+                child.record = record
                 child.cover(0, 1 << _STEP, old, record, length)
+            memory[chosen & ~inner] = record
+        else:
+            memory[chosen] = record
+        lengths[chosen] = length
 
 
 class TrieIndex:
@@ -99,10 +125,12 @@ class TrieIndex:
                 break
             place = self._place(parent, value)
             del parent.children[place]
-            parent.memory[place] = parent.records[place]
+            parent.memory[place] = child.record
+            self._pool.give_back(child.memory)
 
     def _plant(self, step: int) -> None:
-        self._root = _Node(0, step, 0, -1)
+        self._pool = _Pool()
+        self._root = _Node(0, np.empty(1 << step, dtype=np.uint64), 0, -1)
         self._head[lay.HEAD_INDEX] = self._root.address
         self._head[lay.HEAD_EXTENT] = 64 - step
 
@@ -112,9 +140,9 @@ class TrieIndex:
             place = self._place(node, value)
             child = node.children.get(place)
             if child is None:
-                child = node.children[place] = _Node(
-                    node.first + node.step, _STEP, node.records[place], node.lengths[place]
-                )
+                first, below = node.first + node.step, int(node.memory[place])
+                memory, known = self._pool.take(), int(node.lengths[place])
+                child = node.children[place] = _Node(first, memory, below, known)
                 node.memory[place] = child.address | 1
             node = child
         node.prefixes += 1

@@ -7,6 +7,7 @@ read from its head at run time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from sglb.p4 import ir
 from sglb.p4.native import table_layout as lay
@@ -249,33 +250,65 @@ def _groups(text: _Text, index: IndexLayout) -> None:
 
 
 def _rules(text: _Text, index: IndexLayout) -> None:
-    """The best of all groups, by priority and then by order."""
+    """The best of all, by priority and then by order: through bit vectors where there are some."""
     key = _packed(text, index)
-    found = text.let("alloca ptr")
-    best = text.let("alloca i64")
-    best_order = text.let("alloca i64")
-    text.line(f"store ptr null, ptr {found}")
-    text.line(f"store i64 -1, ptr {best}")
-    text.line(f"store i64 0, ptr {best_order}")
-    group, loop, done = _each_group(text, index)
+    best = _Best(*(text.let(f"alloca {kind}") for kind in ("ptr", "i64", "i64")))
+    block = text.let(f"alloca <{lay.BLOCK_WORDS} x i64>")
+    grouped, filtered, narrow, wide, nothing = (text.label() for _ in range(5))
+    vectors = text.load("ptr", "%head", lay.HEAD_VECTORS * lay.WORD)
+    text.branch(text.let(f"icmp eq ptr {vectors}, null"), grouped, filtered)
+    text.start(filtered)
+    blocks = text.load("i64", "%head", lay.HEAD_BLOCKS * lay.WORD)
+    text.branch(text.let(f"icmp eq i64 {blocks}, 0"), narrow, wide)
+    text.start(narrow)
+    records = text.load("ptr", "%head", lay.HEAD_RECORDS * lay.WORD)
+    common = _intersection(text, index, key, vectors, "i64")
+    _first_of(text, index, common, records, nothing)
+    text.start(wide)
+    _blocks(text, index, key, _Blocks(vectors, blocks, block), nothing)
+    text.start(nothing)
+    text.line("ret ptr null")
+    text.start(grouped)
+    _grouped(text, index, key, best)
+
+
+class _Best(NamedTuple):
+    """Places on the stack for the best record so far, its priority and its order."""
+
+    record: str
+    priority: str
+    order: str
+
+
+class _Blocks(NamedTuple):
+    """The list of blocks, how many there are, and room for a vector on the stack."""
+
+    list: str
+    length: str
+    room: str
+
+
+def _grouped(text: _Text, index: IndexLayout, key: Sequence[str], best: _Best) -> None:
+    text.line(f"store ptr null, ptr {best.record}")
+    text.line(f"store i64 -1, ptr {best.priority}")
+    text.line(f"store i64 0, ptr {best.order}")
+    group, loop, end = _each_group(text, index)
     look, hit, on = (text.label() for _ in range(3))
     group_best = text.load("i64", group)
-    sofar = text.load("i64", best)
-    text.branch(text.let(f"icmp sge i64 {group_best}, {sofar}"), look, done)
+    sofar = text.load("i64", best.priority)
+    text.branch(text.let(f"icmp sge i64 {group_best}, {sofar}"), look, end)
     text.start(look)
     masked, slots, mask = _in_group(text, group, key)
     bucket = _probe(text, index, masked, slots, mask, hit, on)
     text.start(hit)
-    _bucket(text, index, bucket, (found, best, best_order), on)
+    _bucket(text, index, bucket, best, on)
     text.start(on)
     _next_group(text, index, group, loop)
-    text.start(done)
-    text.line(f"ret ptr {text.load('ptr', found)}")
+    text.start(end)
+    text.line(f"ret ptr {text.load('ptr', best.record)}")
 
 
-def _bucket(
-    text: _Text, index: IndexLayout, first: str, best: tuple[str, str, str], on: str
-) -> None:
+def _bucket(text: _Text, index: IndexLayout, first: str, best: _Best, on: str) -> None:
     """Takes the first record of a bucket that is better than the best and whose ranges hold."""
     assert index.priority is not None
     assert index.order is not None
@@ -287,7 +320,7 @@ def _bucket(
     record = text.let(f"phi ptr [{first}, %{before}], [%following, %{skip}]")
     priority = text.load("i64", record, index.priority)
     order = text.load("i64", record, index.order)
-    sofar, sofar_order = text.load("i64", best[1]), text.load("i64", best[2])
+    sofar, sofar_order = text.load("i64", best.priority), text.load("i64", best.order)
     higher = text.let(f"icmp sgt i64 {priority}, {sofar}")
     equal = text.let(f"icmp eq i64 {priority}, {sofar}")
     earlier = text.let(f"icmp slt i64 {order}, {sofar_order}")
@@ -299,9 +332,91 @@ def _bucket(
     text.line(f"%following = load ptr, ptr {text.at(record, index.next)}")
     text.branch(text.let("icmp eq ptr %following, null"), on, loop)
     text.start(take)
-    for value, where in zip((record, priority, order), best, strict=True):
-        text.line(f"store {'ptr' if value is record else 'i64'} {value}, ptr {where}")
+    text.line(f"store ptr {record}, ptr {best.record}")
+    text.line(f"store i64 {priority}, ptr {best.priority}")
+    text.line(f"store i64 {order}, ptr {best.order}")
     text.jump(on)
+
+
+# --- bit vectors ----------------------------------------------------------------------------------
+
+
+def _intersection(
+    text: _Text, index: IndexLayout, key: Sequence[str], vectors: str, kind: str
+) -> str:
+    """The rules that every nibble of the key allows: the vectors of its nibbles, ANDed."""
+    size = lay.WORD if kind == "i64" else lay.WORD * lay.BLOCK_WORDS
+    common = ""
+    for nibble in range(index.nibbles):
+        word, shift = key[nibble // 16], 4 * (nibble % 16)
+        down = text.let(f"lshr i64 {word}, {shift}") if shift else word
+        value = text.let(f"and i64 {down}, 15")
+        row = text.at(vectors, nibble * 16 * size)
+        place = text.let(f"getelementptr inbounds {kind}, ptr {row}, i64 {value}")
+        vector = text.let(f"load {kind}, ptr {place}, align {size}")
+        common = text.let(f"and {kind} {common}, {vector}") if common else vector
+    return common
+
+
+def _blocks(
+    text: _Text, index: IndexLayout, key: Sequence[str], blocks: _Blocks, nothing: str
+) -> None:
+    """Block after block: the first rule that matches is the best."""
+    lanes = lay.BLOCK_WORDS
+    kind = f"<{lanes} x i64>"
+    before = text.block
+    loop, some, each, on = (text.label() for _ in range(4))
+    text.jump(loop)
+    text.start(loop)
+    block = text.let(f"phi i64 [0, %{before}], [%block.next, %{on}]")
+    one = text.let(f"getelementptr inbounds {{ptr, ptr}}, ptr {blocks.list}, i64 {block}")
+    vectors, records = text.load("ptr", one), text.load("ptr", one, lay.WORD)
+    common = _intersection(text, index, key, vectors, kind)
+    used = text.let(f"icmp ne {kind} {common}, zeroinitializer")
+    mask = text.let(f"bitcast <{lanes} x i1> {used} to i{lanes}")
+    text.branch(text.let(f"icmp eq i{lanes} {mask}, 0"), on, some)
+    text.start(some)
+    text.line(f"store {kind} {common}, ptr {blocks.room}")
+    wide = text.let(f"zext i{lanes} {mask} to i64")
+    text.jump(each)
+    text.start(each)
+    left = text.let(f"phi i64 [{wide}, %{some}], [%lanes.next, %lane.on]")
+    lane = text.let(f"call i64 @llvm.cttz.i64(i64 {left}, i1 true)")
+    word = text.load("i64", text.let(f"getelementptr inbounds i64, ptr {blocks.room}, i64 {lane}"))
+    start = text.let(f"shl i64 {lane}, 6")
+    part = text.let(f"getelementptr inbounds ptr, ptr {records}, i64 {start}")
+    _first_of(text, index, word, part, "lane.on")
+    text.start("lane.on")
+    less = text.let(f"sub i64 {left}, 1")
+    text.line(f"%lanes.next = and i64 {left}, {less}")
+    text.branch(text.let("icmp eq i64 %lanes.next, 0"), on, each)
+    text.start(on)
+    text.line(f"%block.next = add i64 {block}, 1")
+    text.branch(text.let(f"icmp eq i64 %block.next, {blocks.length}"), nothing, loop)
+
+
+def _first_of(text: _Text, index: IndexLayout, word: str, records: str, none: str) -> None:
+    """Returns the record of the word's lowest bit whose ranges hold; jumps to `none` without one."""
+    before = text.block
+    loop, one, take, skip = (text.label() for _ in range(4))
+    text.jump(loop)
+    text.start(loop)
+    left = text.let(f"phi i64 [{word}, %{before}], [%left.{skip}, %{skip}]")
+    text.branch(text.let(f"icmp eq i64 {left}, 0"), none, one)
+    text.start(one)
+    bit = text.let(f"call i64 @llvm.cttz.i64(i64 {left}, i1 true)")
+    place = text.let(f"getelementptr inbounds ptr, ptr {records}, i64 {bit}")
+    record = text.load("ptr", place)
+    text.branch(_in_ranges(text, index, record), take, skip)
+    text.start(take)
+    text.line(f"ret ptr {record}")
+    text.start(skip)
+    less = text.let(f"sub i64 {left}, 1")
+    text.line(f"%left.{skip} = and i64 {left}, {less}")
+    text.jump(loop)
+
+
+# --- parts ----------------------------------------------------------------------------------------
 
 
 def _in_ranges(text: _Text, index: IndexLayout, record: str) -> str:

@@ -25,7 +25,14 @@ first. `Kind` says how an index finds the record for it:
     TRIE    nodes of 256 addresses: of a record, or of a node if the lowest bit is set; the first node
             may be wider
     GROUPS  one HASH for each combination of prefix lengths, the longest first; the first hit counts
-    RULES   one HASH for each combination of masks, by the best priority in it, the highest first
+    RULES   one HASH for each combination of masks, by the best priority in it, the highest first;
+            where there are many masks, bit vectors as well, which are looked at instead
+
+Bit vectors give each rule a bit, the best rule the lowest. For each nibble of the key, the lowest first,
+and each of its 16 values there is the vector of the rules that allow it; those in all of a key's vectors
+match, up to their ranges. With `HEAD_BLOCKS` 0 there are up to 64 rules and a vector is one word; at
+`HEAD_RECORDS` are the rules' records, by bit. Else `HEAD_VECTORS` leads to as many pairs of addresses,
+of the vectors and the records of a block of up to 512 rules; there a vector is eight words.
 
 A tag is the key word where there is one, else the hash of them all. A *group* is the words (best
 priority, address of slots, slots - 1, mask words …).
@@ -51,9 +58,11 @@ HEAD_MEMBER: Final = 3  #: where this table's records are in a member's block
 HEAD_NOTHING: Final = 4  #: address of the record with action -1
 HEAD_MACHINE: Final = 5  #: address of the machine
 HEAD_EMPTY: Final = 6  #: address of the profile's count of lookups that found nobody alive
-HEAD_FILTER: Final = 7  #: address of the bit vectors that stand in for the groups, or 0
+HEAD_VECTORS: Final = (
+    7  #: address of the bit vectors, or the list of their blocks; 0: use the groups
+)
 HEAD_BLOCKS: Final = 8  #: blocks of bit vectors
-HEAD_RANKS: Final = 9  #: address of the records' addresses, by bit
+HEAD_RECORDS: Final = 9  #: address of the records' addresses, by bit, of vectors without blocks
 
 # --- machine: further words of the machine than `abi` names ---
 CUSTOM_CRC16: Final = 6  #: address of crc16_custom's model
@@ -89,7 +98,7 @@ CRC_TABLE: Final = 8
 CRC_WORDS: Final = CRC_TABLE + 256
 
 WORD: Final = 8
-SLOT_BYTES: Final = 16
+BLOCK_WORDS: Final = 8  #: words of a bit vector in blocks
 _ALL: Final = (1 << 64) - 1
 #: Odd constants of a good spread (the digits of pi's hexadecimal expansion), one for each key word.
 _MULTIPLIERS: Final = (0x243F6A8885A308D3, 0x13198A2E03707345, 0xA4093822299F31D1)
@@ -225,6 +234,11 @@ class IndexLayout:
     def bits(self) -> int:
         """Bits of a packet's key."""
         return sum(key.width for key in self.keys)
+
+    @property
+    def nibbles(self) -> int:
+        """Groups of four bits in a packet's key."""
+        return -(-self.bits // 4)
 
     @property
     def group_words(self) -> int:
