@@ -1,8 +1,9 @@
-"""The kits of tests/p4 serve these tests too."""
+"""The kits of the neighbours serve these tests too."""
 
 import sys
 from pathlib import Path
 
-_ABOVE = str(Path(__file__).parents[1])
-if _ABOVE not in sys.path:
-    sys.path.append(_ABOVE)
+_TESTS = Path(__file__).parents[2]
+for _folder in ("p4", "switch", "p4src"):
+    if str(_TESTS / _folder) not in sys.path:
+        sys.path.append(str(_TESTS / _folder))
