@@ -6,6 +6,7 @@ planned here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -140,6 +141,18 @@ def plan_switch(inputs: PlanInputs, switch_id: int) -> list[Entity]:
     return [entity for part in plan_parts(inputs, switch_id) for entity in part.entities()]
 
 
+#: The members of a group: ports, and in which proportion they share.
+_Shape = tuple[tuple[int, int], ...]
+
+
+def _shape(members: tuple[Member, ...], weighted: bool) -> _Shape:
+    """Weighted shares are what glb adds; SAI's adaptive groups and plain ECMP have equal members."""
+    if not weighted:
+        return tuple((m.port, 1) for m in members)
+    unit = math.gcd(*(m.capacity_bps for m in members))
+    return tuple((m.port, m.capacity_bps // unit) for m in members)
+
+
 class _Plan:
     def __init__(self, inputs: PlanInputs, layout: Layout) -> None:
         self._in = inputs
@@ -153,16 +166,31 @@ class _Plan:
     def parts(self) -> Iterator[Part]:
         yield Part("fixed", None, self._fixed)
         yield Part("identity", self._in.incarnations.get(self._id, 1), self._identities)
-        for destination, group in self._layout.groups.items():
-            members = self._members[destination]
-            key = ("group", destination)
-            yield Part(key, members, partial(self._group, destination, group))
+        yield from self._groups()
         rates = tuple(self._rate_bps(port) for port in self._layout.lanes)
         yield Part("qualities", rates, self._qualities)
         for subject in self._layout.subjects:
             capacity_bps = self._capacity_bps(subject)
             key = ("subject", subject.index)
             yield Part(key, capacity_bps, partial(self._subject, subject, capacity_bps))
+
+    def _groups(self) -> Iterator[Part]:
+        """Destinations, and the groups that they share: one for all with the same shares of paths.
+
+        A group has the number of the first destination that uses it.
+        """
+        weighted = self._in.policy == "glb" and self._in.model.switch.capacity_slots
+        numbers: dict[_Shape, int] = {}
+        for destination, own in self._layout.groups.items():
+            members = self._members[destination]
+            if not members:
+                continue  # no entry: the data plane counts what has no path
+            shape = _shape(members, weighted)
+            if shape not in numbers:
+                numbers[shape] = own
+                yield Part(("group", own), shape, partial(self._group, own, shape))
+            entries = partial(self._destination, destination, numbers[shape], shape)
+            yield Part(("destination", destination), (numbers[shape], shape), entries)
 
     def _fixed(self) -> Iterator[Entity]:
         """What no fault changes."""
@@ -204,13 +232,12 @@ class _Plan:
                 ),
             )
 
-    def _group(self, destination: int, group: int) -> Iterator[P4TableEntry]:
-        members = self._members[destination]
-        if not members:
-            return  # no entry: the data plane counts what has no path
-        yield from self._slots(group, members)
+    def _group(self, group: int, shape: _Shape) -> Iterator[P4TableEntry]:
+        yield from self._slots(group, shape)
         yield P4TableEntry(T_MODES, match=Match(group=group), action=self._mode())
-        lanes = tuple(self._layout.lanes[m.port] for m in members)
+
+    def _destination(self, destination: int, group: int, shape: _Shape) -> Iterator[P4TableEntry]:
+        lanes = tuple(self._layout.lanes[port] for port, _ in shape)
         yield P4TableEntry(
             T_DESTINATIONS,
             match=Match(dst=destination),
@@ -243,12 +270,9 @@ class _Plan:
             remote_state=int(policy == "glb"),
         )
 
-    def _slots(self, group: int, members: tuple[Member, ...]) -> Iterator[P4TableEntry]:
-        # Weighted shares are what glb adds; SAI's adaptive groups and plain ECMP have equal members.
-        weighted = self._in.policy == "glb" and self._in.model.switch.capacity_slots
-        capacities = tuple(m.capacity_bps if weighted else 1 for m in members)
-        for slot, names in enumerate(_turn(capacities)):
-            bits = [self._layout.lanes[members[n].port].bit for n in names]
+    def _slots(self, group: int, shape: _Shape) -> Iterator[P4TableEntry]:
+        for slot, names in enumerate(_turn(tuple(share for _, share in shape))):
+            bits = [self._layout.lanes[shape[n][0]].bit for n in names]
             one, two, three = (*bits, 0, 0)[:3]
             yield P4TableEntry(
                 T_SLOTS,
