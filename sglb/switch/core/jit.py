@@ -14,7 +14,8 @@ from types import FunctionType
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from sglb.p4.native import jit
-from sglb.switch.core.translate import Signature, Translation, signature_of
+from sglb.switch.core.translate import Translation
+from sglb.switch.core.translate_expr import Signature, signature_of
 from sglb.switch.core.world import World
 
 P = ParamSpec("P")

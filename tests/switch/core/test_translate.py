@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sglb.switch.core.jit import compiled, inlined
-from sglb.switch.core.translate import TranslationError
+from sglb.switch.core.translate_expr import TranslationError
 from sglb.switch.core.world import World
 
 numbers = st.integers(-(2**63), 2**63 - 1) | st.integers(-9, 9)
