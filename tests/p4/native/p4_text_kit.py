@@ -211,10 +211,9 @@ class Program:
             )
             go = f"transition select({', '.join(keys)}) {{ {cases}default: {following}; }}"
             made.append(f"  state s{i} {{ {body} {go} }}")
-            made.append(
-                f"  state again{i} {{ rounds = rounds + 1; "
-                f"transition select(rounds) {{ 3: accept; default: {rng.choice([f's{i}', following])}; }} }}"
-            )
+            back = rng.choice([f"s{i}", following])
+            go = f"transition select(rounds) {{ 3: accept; default: {back}; }}"
+            made.append(f"  state again{i} {{ rounds = rounds + 1; {go} }}")
         return "\n".join(made)
 
     def _keyset(self, keys: list[str]) -> str:
