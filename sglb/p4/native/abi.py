@@ -19,18 +19,26 @@ Each entry point is `void name(machine*, row*)`:
     p4_parse, p4_verify_checksum, p4_ingress, p4_egress, p4_compute_checksum, p4_deparse
         the program's blocks, on the frame as it stands (the `Engine` protocol stands on them)
     p4_ingress_pass
-        zeroes the frame (unless FLAG_KEEP_FRAME), sets ingress_port, packet_length, instance_type and
-        ingress_global_timestamp, runs parser, VerifyChecksum and ingress, fills the ingress outputs
+        zeroes the frame and sets ingress_port and ingress_global_timestamp (unless FLAG_KEEP_FRAME), sets
+        packet_length and instance_type, runs parser, VerifyChecksum and ingress, fills the ingress outputs
     p4_parse_pass
-        the same without VerifyChecksum and ingress: what a clone of a received packet starts from
+        zeroes the frame, sets ingress_port alone and runs the parser: what a clone of a received packet
+        starts from
     p4_egress_pass
         sets the egress inputs, clears the requests, runs egress and, unless EGRESS_SPEC is then the
         drop port, ComputeChecksum and the deparser; the headers go to OUT, the payload stays where
         it is: the packet is OUT[:OUT_LENGTH] + DATA[PAYLOAD_OFFSET:LENGTH]
     p4_clear_metadata
         zeroes what a copy does not inherit: user metadata (headers excepted) and standard_metadata
-    p4_preserve(machine*, from*, to*, list)
+    p4_preserve(machine*, from*, to*, int32 list)
         copies the slots of preserve list number `list` from one row's frame to another's
+    p4_forward_batch(machine*, rows*, int64 stride, int64 count)
+        an ingress pass for each row and, where that leaves a plain unicast packet, an egress pass as for an
+        empty queue; EGRESS_PORT is -1 in the other rows
+
+The caller promises that as many bytes as the packet has, up to `NativeProgram.max_parse_bytes`, can be
+read at DATA, zeros where they aren't stored; where that is None, STORED bytes. No entry point writes at
+DATA. After a STATUS other than STATUS_OK, STATUS and DIGEST_USED are all that means anything.
 """
 
 from __future__ import annotations
@@ -87,4 +95,6 @@ DIGEST_BUFFER: Final = 2  #: address of int64 words for digests
 DIGEST_CAPACITY: Final = 3  #: words there
 DIGEST_USED: Final = 4  #: words in use: records of (instance, number of words, words ...)
 DIGEST_LOST: Final = 5  #: digests that found no room
-FIRST_TABLE: Final = 8  #: address of each table's head, then of each instance, then of each value set
+FIRST_TABLE: Final = (
+    8  #: address of each table's head, then of each instance, then of each value set
+)
