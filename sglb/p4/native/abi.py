@@ -19,8 +19,8 @@ Each entry point is `void name(machine*, row*)`:
     p4_parse, p4_verify_checksum, p4_ingress, p4_egress, p4_compute_checksum, p4_deparse
         the program's blocks, on the frame as it stands (the `Engine` protocol stands on them)
     p4_ingress_pass
-        zeroes the frame and sets ingress_port and ingress_global_timestamp (unless FLAG_KEEP_FRAME), sets
-        packet_length and instance_type, runs parser, VerifyChecksum and ingress, fills the ingress outputs
+        zeroes the frame and sets ingress_port and ingress_global_timestamp, unless FLAG_KEEP_FRAME; sets
+        packet_length and instance_type, runs parser, VerifyChecksum and ingress, fills the outputs
     p4_parse_pass
         zeroes the frame, sets ingress_port alone and runs the parser: what a clone of a received packet
         starts from
@@ -33,8 +33,8 @@ Each entry point is `void name(machine*, row*)`:
     p4_preserve(machine*, from*, to*, int32 list)
         copies the slots of preserve list number `list` from one row's frame to another's
     p4_forward_batch(machine*, rows*, int64 stride, int64 count)
-        an ingress pass for each row and, where that leaves a plain unicast packet, an egress pass as for an
-        empty queue; EGRESS_PORT is -1 in the other rows
+        an ingress pass for each row and, where that leaves a plain unicast packet, an egress pass as
+        for an empty queue; EGRESS_PORT is -1 in the other rows
 
 The caller promises that as many bytes as the packet has, up to `NativeProgram.max_parse_bytes`, can be
 read at DATA, zeros where they aren't stored; where that is None, STORED bytes. No entry point writes at

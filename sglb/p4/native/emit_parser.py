@@ -187,7 +187,7 @@ class Reach:
         """The most bits a state's statements pass or look at, and states of parsers they call."""
         bits = steps = 0
         for stmt in statements([body]):
-            if isinstance(stmt, ir.Loop):
+            if isinstance(stmt, ir.Loop) and self._reads(stmt):
                 return None
             if isinstance(stmt, ir.Call):
                 inner = (
@@ -204,6 +204,17 @@ class Reach:
                     return None
                 bits += own
         return bits, steps
+
+    def _reads(self, loop: ir.Loop) -> bool:
+        """Whether a loop may pass or look at bits, or enter states."""
+        inside = statements([loop.cond_setup, loop.body, loop.update])
+        procs = self._program.procs
+        return any(
+            procs[stmt.proc].kind == "parser"
+            if isinstance(stmt, ir.Call)
+            else self._taken(stmt) != 0
+            for stmt in inside
+        )
 
     def _taken(self, stmt: ir.Stmt) -> int | None:
         program = self._program
