@@ -126,12 +126,13 @@ def _watch(command: list[str], folder: str) -> tuple[list[str], float, float]:
     )
     os.close(writer)
     lines: list[str] = []
-    before = 0.0
+    before = peak_mib = 0.0
     with os.fdopen(reader, errors="replace") as output:
         try:
             for line in output:
                 if line.startswith(_STARTED):
                     before = _cpu_s(process.pid)
+                peak_mib = _peak_mib(process.pid) or peak_mib
                 lines.append(line.rstrip())
         except OSError:
             pass  # a pseudo terminal ends with an error when the program does
@@ -139,13 +140,23 @@ def _watch(command: list[str], folder: str) -> tuple[list[str], float, float]:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise RuntimeError(f"{command[0]} ended with {process.returncode}: " + " ".join(lines[-3:]))
-    return lines, usage.ru_utime + usage.ru_stime - before, usage.ru_maxrss / 1024
+    return lines, usage.ru_utime + usage.ru_stime - before, peak_mib
 
 
 def _cpu_s(pid: int) -> float:
     """User and system seconds of a process so far (fields 14 and 15 of `proc_pid_stat(5)`)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _peak_mib(pid: int) -> float:
+    """Peak memory of a process that runs, 0 when it has ended.
+
+    The system's own figure after the end counts what the process was before it became the program.
+    """
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return int(found[1]) / 1024 if found else 0.0
 
 
 def peak_mib() -> float:

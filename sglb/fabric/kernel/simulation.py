@@ -141,6 +141,7 @@ class NativeSimulation:
             if loss.to_ps is not None:
                 self.clock.call_at(loss.to_ps, self._set_loss, loss, False)
         self._control.start()
+        driver.run(self._world, 0, 1)  # compiles, if nobody has before
         hosts_start(self._world)
         total = needed_packets(scenario)
         slice_ps = _FIRST_SLICE_PS
