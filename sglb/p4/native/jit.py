@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache as once
 from hashlib import sha256
@@ -57,7 +57,7 @@ def _jit() -> llvm.LLJIT:
 
 
 def cache_key(text: str) -> str:
-    """What object code of this text is kept under."""
+    """What object code of this text, or of what a stamp stands for, is kept under."""
     parts = (
         text,
         llvmlite.__version__,
@@ -87,13 +87,21 @@ def compile_text(text: str) -> bytes:
 
 def load(text: str, names: Iterable[str]) -> LoadedCode:
     """The functions of these names, compiled now or before."""
+    return load_stamped(text, lambda: text, names)
+
+
+def load_stamped(stamp: str, make: Callable[[], str], names: Iterable[str]) -> LoadedCode:
+    """As `load`, of text that is only made if nothing is kept under its stamp.
+
+    A stamp must tell apart whatever texts there can be.
+    """
     with _lock:
         _target()
-        key = cache_key(text)
+        key = cache_key(stamp)
         code = cache.load(key)
         from_cache = code is not None
         if code is None:
-            code = compile_text(text)
+            code = compile_text(make())
             cache.save(key, code)
         library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
         for name in names:

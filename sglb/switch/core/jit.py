@@ -1,138 +1,72 @@
-"""The core's compiled functions: plain Python functions that run as machine code.
-
-A function is translated (see `translate`) together with all that it calls when Python first calls it;
-the machine code is kept on disk, by content.
-"""
+"""The core's compiled functions: plain Python functions that run as machine code (see `translate`)."""
 
 from __future__ import annotations
 
 import ctypes
-import inspect
-import threading
+import functools
+import operator
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
-from sglb.p4.native import jit
-from sglb.switch.core.translate import Translation
-from sglb.switch.core.translate_expr import Signature, signature_of
+from sglb.switch.core.image import Primitive, Routine
 from sglb.switch.core.world import World
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_ENTRY: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-_lock = threading.RLock()
+_I64: Final = ctypes.c_int64
 
 
-class _Definition:
-    """Something with LLVM text that compiled functions call."""
+class Compiled(Routine):
+    """A compiled function as Python calls it; `__wrapped__` is the plain one, which does the same.
 
-    symbol: str
-    signature: Signature
+    The plain one differs where a number leaves int64, where a shift is by more than 63, and in divisions
+    by 0.
+    """
 
-    def parts(self) -> tuple[str, tuple[_Definition, ...]]:
-        """Its text and what that calls."""
-        raise NotImplementedError
+    __wrapped__: FunctionType
 
-
-class _Primitive(_Definition):
-    """A function whose body is LLVM text."""
-
-    def __init__(self, function: FunctionType, body: str) -> None:
-        self.symbol = f"{function.__module__}.{function.__qualname__}"
-        self.signature = signature_of(function)
-        self._names = list(inspect.signature(function).parameters)
-        self._body = body
-
-    def parts(self) -> tuple[str, tuple[_Definition, ...]]:
-        names = ", ".join(f"i64 %{name}" for name in self._names)
-        head = f'define internal {self.signature.kind} @"{self.symbol}"({names}) alwaysinline'
-        return f"{head} {{\n{inspect.cleandoc(self._body)}\n}}\n", ()
-
-
-class _Compiled(_Definition):
-    """A function that Python can call, and so can others of its kind."""
-
-    def __init__(self, function: FunctionType, attributes: str) -> None:
-        self.py_func = function
-        line = function.__code__.co_firstlineno
-        self.symbol = f"{function.__module__}.{function.__qualname__}.{line}"
-        self.signature = signature_of(function)
-        self._attributes = attributes
-        self._parts: tuple[str, tuple[_Definition, ...]] | None = None
-        self._code: tuple[Callable[[Any, Any], None], object] | None = None
-        self.__doc__ = function.__doc__
-        self.__name__ = function.__name__
-        self.__module__ = function.__module__
-
-    def parts(self) -> tuple[str, tuple[_Definition, ...]]:
-        if self._parts is None:
-            made = Translation(self.py_func, self.symbol, self._attributes)
-            self._parts = made.text, cast(tuple[_Definition, ...], tuple(made.callees))
-        return self._parts
+    def __init__(self, function: FunctionType, *, always_inline: bool = False) -> None:
+        functools.update_wrapper(cast(Callable[..., Any], self), function)
+        super().__init__(function, always_inline=always_inline)
 
     def __call__(self, *arguments: Any) -> Any:
-        code = self._code or self._load()
+        """Runs the machine code, other threads beside it."""
         signature = self.signature
-        if len(arguments) != len(signature.worlds):
-            raise TypeError(f"{self.__name__}: {len(signature.worlds)} arguments are wanted")
-        words = [a.address if isinstance(a, World) else int(a) for a in arguments]
-        given = (ctypes.c_int64 * len(words))(*words)
-        results = (ctypes.c_int64 * max(1, signature.results))()
-        code[0](ctypes.addressof(given), ctypes.addressof(results))
-        if signature.results > 1:
-            return tuple(results)
-        if signature.is_truth:
-            return results[0] != 0
-        return results[0] if signature.results else None
-
-    def _load(self) -> tuple[Callable[[Any, Any], None], object]:
-        with _lock:
-            if self._code is None:
-                text = "\n".join([self._entry(), *_closure(self)])
-                loaded = jit.load(text, ["entry"])
-                self._code = _ENTRY(loaded.addresses["entry"]), loaded
-        return self._code
-
-    def _entry(self) -> str:
-        """A function that takes its arguments from one array and leaves its results in another."""
-        lines, arguments = [], []
-        for i, world in enumerate(self.signature.worlds):
-            lines.append(f"%p{i} = getelementptr i64, ptr %given, i64 {i}")
-            kind = "ptr" if world else "i64"
-            lines.append(f"%a{i} = load {kind}, ptr %p{i}, align 8")
-            arguments.append(f"{kind} %a{i}")
-        signature = self.signature
-        call = f'call {signature.kind} @"{self.symbol}"({", ".join(arguments)})'
-        if signature.results == 0:
-            lines.append(call)
-        else:
-            lines += [f"%r = {call}", f"store {signature.kind} %r, ptr %results, align 8"]
-        body = "\n  ".join(lines)
-        return f"define void @entry(ptr %given, ptr %results) {{\n  {body}\n  ret void\n}}\n"
+        names, truths = signature.names, signature.truths
+        if len(arguments) != len(names):
+            raise TypeError(f"{self.function.__name__}: {len(names)} arguments are wanted")
+        words = [
+            _address(value) if name == signature.world else operator.index(value)
+            for name, value in zip(names, arguments, strict=True)
+        ]
+        code = self.code()
+        if len(truths) < 2:
+            result = code(*words)
+            return result != 0 if truths == (True,) else result
+        results = (_I64 * len(truths))()
+        code(*words, results)
+        return tuple(r != 0 if is_truth else r for is_truth, r in zip(truths, results, strict=True))
 
 
-def _closure(root: _Definition) -> list[str]:
-    """The texts of a function and of all that it calls, each once."""
-    texts: dict[str, str] = {}
-    waiting = [root]
-    while waiting:
-        one = waiting.pop()
-        if one.symbol not in texts:
-            texts[one.symbol], callees = one.parts()
-            waiting.extend(callees)
-    return list(texts.values())
+def _address(value: object) -> int:
+    if not isinstance(value, World):
+        raise TypeError(f"a World is wanted, not {type(value).__name__}")
+    return value.address
 
 
 def compiled(function: Callable[P, T]) -> Callable[P, T]:
-    """A function over a `World` and ints, compiled when first called (see `translate`)."""
-    return cast(Callable[P, T], _Compiled(cast(FunctionType, function), "nounwind"))
+    """A function over a `World` and ints, compiled when first called.
+
+    TranslationError, then or now, if it has something that compiled functions have not.
+    """
+    return cast(Callable[P, T], Compiled(cast(FunctionType, function)))
 
 
 def inlined(function: Callable[P, T]) -> Callable[P, T]:
     """As `compiled`, for a few lines that are wanted within their caller's code."""
-    return cast(Callable[P, T], _Compiled(cast(FunctionType, function), "nounwind alwaysinline"))
+    return cast(Callable[P, T], Compiled(cast(FunctionType, function), always_inline=True))
 
 
 def primitive(body: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
@@ -142,6 +76,6 @@ def primitive(body: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """
 
     def make(function: Callable[P, T]) -> Callable[P, T]:
-        return cast(Callable[P, T], _Primitive(cast(FunctionType, function), body))
+        return cast(Callable[P, T], Primitive(cast(FunctionType, function), body))
 
     return make

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sglb.switch.core.jit import compiled, inlined
-from sglb.switch.core.translate_expr import TranslationError
+from sglb.switch.core.translate_source import TranslationError
 from sglb.switch.core.world import World
 
 numbers = st.integers(-(2**63), 2**63 - 1) | st.integers(-9, 9)
@@ -128,7 +128,7 @@ def test_truths_and_choices(a: int, b: int) -> None:
 
 @given(st.integers(-3, 40))
 def test_loops(count: int) -> None:
-    assert looped(count) == looped.py_func(count)  # type: ignore[attr-defined]
+    assert looped(count) == looped.__wrapped__(count)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("start", "result"), [(-1, 0), (0, 0), (3, 4), (6, 1)])
