@@ -249,7 +249,7 @@ class GroupIndex:
         self._vectors: BitVectors | None = None
         self._rows = np.zeros((0, layout.group_words), dtype=np.uint64)
         self._grow(_FIRST_GROUPS)
-        head[lay.HEAD_EXTENT] = 0
+        head[lay.HEAD_EXTENT] = head[lay.HEAD_VECTORS] = 0
 
     def add(self, rule: StoredRule) -> None:
         """Takes a rule in."""

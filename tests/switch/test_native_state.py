@@ -150,7 +150,7 @@ NUMBERS = st.one_of(st.integers(0, 3000), st.integers(0, 10**10), st.just((1 << 
     st.one_of(st.none(), st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS)),
     st.lists(
         st.tuples(
-            st.integers(0, 9000), st.one_of(st.integers(0, 10**6), st.just(PS_PER_S * 10**6))
+            st.integers(0, 9000), st.one_of(st.integers(0, 10**6), st.just(PS_PER_S * 10**5))
         ),
         max_size=20,
     ),
