@@ -253,10 +253,11 @@ class P4RuntimeService:
         bound = self._bound()
         if request.atomicity not in _ATOMICITIES:
             raise P4RuntimeError(Code.INVALID_ARGUMENT, f"atomicity {request.atomicity} is unknown")
-        if request.atomicity == p4r.WriteRequest.CONTINUE_ON_ERROR:
-            self._write_each(bound, role, request.updates)
-        else:
-            self._write_all_or_none(bound, role, request.updates)
+        with self.switch.lock:  # packets in another thread see all of the batch or none
+            if request.atomicity == p4r.WriteRequest.CONTINUE_ON_ERROR:
+                self._write_each(bound, role, request.updates)
+            else:
+                self._write_all_or_none(bound, role, request.updates)
         return p4r.WriteResponse()
 
     def _write_each(
