@@ -7,7 +7,7 @@ native code tells nothing of its steps.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,29 +25,39 @@ class RowFrame:
     A slot that only one block knows has no place in a row: LookupError.
     """
 
-    __slots__ = ("_native", "_row", "address", "ints", "words")
+    __slots__ = ("_data", "_native", "_places", "_row", "_views", "address", "ints", "words")
 
     def __init__(self, native: NativeProgram) -> None:
         self._native = native
+        self._places = native.places
+        self._data = (b"", 0)
         size = native.row_bytes
         raw = np.zeros(size + abi.ROW_ALIGN, dtype=np.uint8)
-        start = -raw.ctypes.data % abi.ROW_ALIGN
-        row = raw[start : start + size]
-        self.address = int(row.ctypes.data)
-        self._row = row.data
-        self.ints = row[: abi.HEAD_BYTES].view(np.int32).data
-        self.words = row[: abi.HEAD_BYTES].view(np.int64).data
+        start = -_address(raw) % abi.ROW_ALIGN
+        self.address = _address(raw) + start
+        self._row = row = raw.data[start : start + size]
+        self.ints = row.cast("i")
+        self.words = row.cast("q")
+        # A slot is aligned to its size: one view a size reads and writes it.
+        self._views = {1: row, 2: row.cast("H"), 4: row.cast("I"), 8: row.cast("Q")}
 
     def __len__(self) -> int:
         return len(self._native.ir.slots)
 
     def __getitem__(self, slot: int) -> int:
-        offset, size = self._place(slot)
+        offset, size = self._places[slot] or self._nowhere(slot)
+        view = self._views.get(size)
+        if view is not None:
+            return int(view[offset // size])
         return int.from_bytes(self._row[offset : offset + size], "little")
 
     def __setitem__(self, slot: int, value: int) -> None:
-        offset, size = self._place(slot)
-        self._row[offset : offset + size] = value.to_bytes(size, "little")
+        offset, size = self._places[slot] or self._nowhere(slot)
+        view = self._views.get(size)
+        if view is not None:
+            view[offset // size] = value
+        else:
+            self._row[offset : offset + size] = value.to_bytes(size, "little")
 
     def copy(self) -> RowFrame:
         """A row of its own with the same slots."""
@@ -57,14 +67,21 @@ class RowFrame:
 
     def holds(self, slot: int) -> bool:
         """Whether the slot outlives its block."""
-        return self._native.slot_place(slot) is not None
+        return self._places[slot] is not None
 
-    def _place(self, slot: int) -> tuple[int, int]:
-        place = self._native.slot_place(slot)
-        if place is None:
-            name = self._native.ir.slots[slot].name
-            raise LookupError(f"slot {slot} ({name}) belongs to one block: no row holds it")
-        return place
+    def address_of(self, data: bytes) -> int:
+        """Where a packet's bytes lie; remembered, as a packet meets one block after the other."""
+        if self._data[0] is not data:
+            self._data = (data, _address(np.frombuffer(data, dtype=np.uint8)))
+        return self._data[1]
+
+    def _nowhere(self, slot: int) -> NoReturn:
+        name = self._native.ir.slots[slot].name
+        raise LookupError(f"slot {slot} ({name}) belongs to one block: no row holds it")
+
+
+def _address(array: NDArray[np.uint8]) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 class NativeEngine:
@@ -140,10 +157,9 @@ class NativeEngine:
             self._traced(context, getattr(self._reference, _METHODS[block]))
             return
         row = cast(RowFrame, context.frame)
-        stored = np.frombuffer(context.data, dtype=np.uint8)
         words, ints = row.words, row.ints
         words[abi.NOW] = context.now_ps
-        words[abi.DATA] = stored.ctypes.data
+        words[abi.DATA] = row.address_of(context.data)
         words[abi.OUT] = self._out_address
         ints[abi.LENGTH] = ints[abi.STORED] = len(context.data)
         ints[abi.PAYLOAD_OFFSET] = context.payload_offset

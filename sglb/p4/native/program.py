@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from sglb.p4 import ir
@@ -73,9 +73,14 @@ class NativeProgram:
         """The machine's word with the address of a value set's head."""
         return table_layout.value_set_word(self.ir, index)
 
+    @cached_property
+    def places(self) -> tuple[tuple[int, int] | None, ...]:
+        """`slot_place` of every slot."""
+        return tuple(self._layout.row_place(slot) for slot in range(len(self.ir.slots)))
+
     def slot_place(self, slot: int) -> tuple[int, int] | None:
         """A slot's offset in the row and size, in bytes; None if only one block knows the slot."""
-        return self._layout.row_place(slot)
+        return self.places[slot]
 
 
 class _Identity:
