@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +24,7 @@ from controller.paths import LinkState
 from controller.plan import PlanInputs, plan_switch
 from sglb import p4
 from sglb.fabric import scenario
+from sglb.p4.random_stream import RandomStream
 from sglb.programs import glb
 from sglb.switch.clock import VirtualClock
 from sglb.switch.config import SwitchConfig
@@ -57,7 +57,7 @@ class Fabric:
                 clock,
                 name=node.name,
                 device_id=node.id,
-                rng=random.Random(node.id),
+                rng=RandomStream(node.id),
             )
             for port, link in self.topology.ports(node.id).items():
                 switch.add_port(port, link.spec.rate_bps)
