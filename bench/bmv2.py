@@ -29,7 +29,7 @@ from router import FRAME_BYTES, INPUT_PORT, PORTS, Tables
 from sglb.switch.pcap import PcapWriter
 
 #: Seconds that it waits before it reads packets; its tables must be filled by then.
-WAIT_S = 60
+WAIT_S = 40
 _FILE_HEADER, _PACKET_HEADER = 24, 16
 _POLL_S = 0.2
 

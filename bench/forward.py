@@ -25,7 +25,7 @@ from sglb.switch.switch import Switch
 PROGRAM = Path(__file__).parent / "router.p4"
 #: Rows that are filled and forwarded together.
 BATCH = 256
-_TIMES_PER_ENTRY = 500
+_PER_REQUEST = 500
 _LINE = abi.ROW_ALIGN
 
 #: A packet's way: the port by which it leaves, -1 where it is dropped, and its bytes.
@@ -46,8 +46,8 @@ class Router:
         self.client = InProcessClient(P4RuntimeService(self.switch, clock))
         entities = list(tables.entities())
         began = time.process_time()
-        for at in range(0, len(entities), _TIMES_PER_ENTRY):
-            self.client.insert(entities[at : at + _TIMES_PER_ENTRY])
+        for at in range(0, len(entities), _PER_REQUEST):
+            self.client.insert(entities[at : at + _PER_REQUEST])
         self.fill_s = time.process_time() - began
 
 

@@ -26,12 +26,15 @@ FRAME_BYTES = 60  #: the shortest Ethernet frame, without its check sequence
 TCP, UDP = 6, 17
 
 _ALL_32, _ALL_16, _ALL_8 = 0xFFFFFFFF, 0xFFFF, 0xFF
-#: Of 10,000 prefixes, how many have a length.
-_LENGTHS = {
-    **{8: 2, 10: 4, 11: 10, 12: 30, 13: 60, 14: 110, 15: 200, 16: 1300, 17: 800, 18: 1350},
-    **{19: 2400, 20: 4300, 21: 4900, 22: 11000, 23: 9800, 24: 58000},
-    **{28: 1600, 29: 1200, 30: 1400, 32: 1500},
-}
+#: How frequent the lengths are.
+_LENGTHS = dict(
+    zip(
+        (8, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 28, 29, 30, 32),
+        (2, 4, 10, 30, 60, 110, 200, 1300, 800, 1350, 2400, 4300, 4900, 11000, 9800, 58000)
+        + (1600, 1200, 1400, 1500),
+        strict=True,
+    )
+)
 _PORTS = (
     22,
     25,
