@@ -30,16 +30,22 @@ def compiles(path: Path) -> bool:
     return True
 
 
+def recorded(name: str) -> tuple[str, list[tuple[int, bytes]]]:
+    """A case's commands, and the packets that come in with their ports."""
+    given = ORACLE / name / "commands.txt"
+    inputs = json.loads((ORACLE / name / "case.json").read_text())["inputs"]
+    packets = [(item["port"], bytes.fromhex(item["hex"])) for item in inputs]
+    return given.read_text() if given.exists() else "", packets
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_recorded_cases_and_variations(name: str) -> None:
     folder = ORACLE / name
     if not compiles(folder / "program.p4"):
         assert not json.loads((folder / "case.json").read_text()).get("outputs")
         return
-    given = folder / "commands.txt"
-    twins = Twins(folder / "program.p4", given.read_text() if given.exists() else "")
-    inputs = json.loads((folder / "case.json").read_text())["inputs"]
-    packets = [(item["port"], bytes.fromhex(item["hex"])) for item in inputs]
+    commands, packets = recorded(name)
+    twins = Twins(folder / "program.p4", commands)
     for port, data in variations(random.Random(name), packets[:12]):
         twins.feed(port, data)
     twins.check_state()
