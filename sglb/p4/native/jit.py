@@ -22,6 +22,8 @@ from sglb.p4.native import cache
 #: LLVM's optimisation level. Level 1 saves a quarter of the time to compile, 3 costs as much; the code
 #: of the project's program is as quick either way, nor do vectors of scalars (SLP) help it.
 LEVEL: Final = 2
+#: What a function may cost, in LLVM's measure, to be woven into its callers: LLVM's own bound.
+_INLINE_COST: Final = 225
 
 _numbers = itertools.count(1)
 _lock = threading.Lock()
@@ -70,7 +72,7 @@ def cache_key(text: str) -> str:
     return sha256("\0".join(parts).encode()).hexdigest()
 
 
-def compile_text(text: str) -> bytes:
+def compile_text(text: str, *, inline_cost: int = _INLINE_COST) -> bytes:
     """Object code of LLVM text. RuntimeError when LLVM refuses it, which is a fault of ours."""
     target = _target()
     module = llvm.parse_assembly(text)
@@ -79,6 +81,7 @@ def compile_text(text: str) -> bytes:
     module.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=LEVEL)
     options.slp_vectorization = False
+    options.inlining_threshold = inline_cost
     builder = llvm.create_pass_builder(target, options)
     builder.getModulePassManager().run(module, builder)
     code: bytes = target.emit_object(module)
@@ -90,10 +93,12 @@ def load(text: str, names: Iterable[str]) -> LoadedCode:
     return load_stamped(text, lambda: text, names)
 
 
-def load_stamped(stamp: str, make: Callable[[], str], names: Iterable[str]) -> LoadedCode:
+def load_stamped(
+    stamp: str, make: Callable[[], str], names: Iterable[str], *, inline_cost: int = _INLINE_COST
+) -> LoadedCode:
     """As `load`, of text that is only made if nothing is kept under its stamp.
 
-    A stamp must tell apart whatever texts there can be.
+    A stamp must tell apart whatever texts there can be, and costs of what is woven in.
     """
     with _lock:
         _target()
@@ -101,7 +106,7 @@ def load_stamped(stamp: str, make: Callable[[], str], names: Iterable[str]) -> L
         code = cache.load(key)
         from_cache = code is not None
         if code is None:
-            code = compile_text(make())
+            code = compile_text(make(), inline_cost=inline_cost)
             cache.save(key, code)
         library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
         for name in names:

@@ -1,10 +1,12 @@
 """Images: the machine code of many compiled functions, made at once.
 
-When Python first calls one of a package's functions, all of that package that exist by then become one
-LLVM module, with whatever they call; it is optimised as a whole, and kept on disk. Functions that come
-later lead to another image, which is used from then on; the code has no state.
+When Python first calls a function that none calls, all such of its package that exist by then become one
+LLVM module, with all that they call; it is optimised as a whole, and kept on disk. What Python cannot
+reach in it can be woven into its callers. A function that others call is made with those of its module,
+in an image of their own: so the others' code stays as it is. Functions that come later lead to another
+image, which is used from then on; the code has no state.
 
-What an image is kept under (its *stamp*) covers the sources of all functions and each constant that they
+What an image is kept under (its *stamp*) covers the sources of its functions and each constant that they
 can see, so that nothing needs to be translated, or even parsed, to find it again.
 """
 
@@ -26,6 +28,8 @@ from sglb.switch.core.translate import Translation
 from sglb.switch.core.translate_source import Signature, signature_of, source_of
 
 _TABLE: Final = "table"
+#: See `jit`: what is to be woven in says so, or is called once. More takes longer and runs no faster.
+_INLINE_COST: Final = 50
 _I64: Final = ctypes.c_int64
 _lock = threading.RLock()
 
@@ -41,8 +45,19 @@ class Definition:
 
     @property
     def package(self) -> str:
-        """The part of the program that it is compiled with."""
+        """The part of the program that it belongs to."""
         return self.function.__module__.partition(".")[0]
+
+    def named(self) -> Iterator[Definition]:
+        """What its code names, and so all that it calls."""
+        names = self.function.__code__.co_names
+        for name in names:
+            value = self.function.__globals__.get(name)
+            if isinstance(value, Definition):
+                yield value
+            elif isinstance(value, ModuleType):
+                within = (vars(value).get(other) for other in names)
+                yield from (other for other in within if isinstance(other, Definition))
 
     def parts(self) -> tuple[str, tuple[Definition, ...]]:
         """Its text and what that calls."""
@@ -84,7 +99,7 @@ class Routine(Definition):
         if self._code is None:
             with _lock:
                 if self._code is None:
-                    _load(self.package)
+                    _load(self)
         assert self._code is not None
         return self._code
 
@@ -131,19 +146,30 @@ def _prototype(signature: Signature) -> Callable[[int], Callable[..., Any]]:
     return ctypes.CFUNCTYPE(_I64 if signature.truths else None, *arguments)
 
 
-def _load(package: str) -> None:
-    """Makes or finds the image of a package's functions."""
-    everything = sorted(_definitions.values(), key=lambda d: d.symbol)
-    routines = [d for d in everything if isinstance(d, Routine) and d.package == package]
-    stamp = _stamp(package, everything)
-    image = jit.load_stamped(stamp, lambda: image_text(routines), [_TABLE])
+def _load(wanted: Routine) -> None:
+    """Makes or finds the image of a function."""
+    routines = _image_of(wanted)
+    image = jit.load_stamped(
+        _stamp(routines), lambda: image_text(routines), [_TABLE], inline_cost=_INLINE_COST
+    )
     table = (_I64 * len(routines)).from_address(image.addresses[_TABLE])
     for routine, address in zip(routines, table, strict=True):
         routine.settle(address, image)
 
 
+def _image_of(wanted: Routine) -> list[Routine]:
+    """The functions that Python calls by the same image, in an order that no import changes."""
+    package = [d for d in _definitions.values() if isinstance(d, Routine)]
+    package = sorted((d for d in package if d.package == wanted.package), key=lambda d: d.symbol)
+    called = {other for routine in package for other in routine.named() if other is not routine}
+    if wanted not in called:
+        return [routine for routine in package if routine not in called]
+    module = wanted.function.__module__
+    return [d for d in package if d in called and d.function.__module__ == module]
+
+
 def image_text(routines: Iterable[Routine]) -> str:
-    """A module of these functions, all that they call, and a table of what Python calls."""
+    """A module of these functions, all that they call, and a table of those that Python calls."""
     entries = [routine.entry() for routine in routines]
     table = ", ".join(f'ptr @"{symbol}"' for symbol, _ in entries)
     head = f"@{_TABLE} = constant [{len(entries)} x ptr] [{table}]\n"
@@ -179,18 +205,22 @@ def _own_sources() -> bytes:
     return digest.digest()
 
 
-def _stamp(package: str, everything: Iterable[Definition]) -> str:
-    """Of all that an image can depend on."""
+def _stamp(routines: Iterable[Routine]) -> str:
+    """Of all that an image of these functions can depend on."""
     digest = hashlib.sha256(_own_sources())
-    modules: dict[str, Definition] = {}
-    for definition in everything:
-        digest.update(f"{definition.symbol}\n".encode())
-        modules.setdefault(definition.function.__module__, definition)
-    for name, definition in sorted(modules.items()):
+    reached = set(waiting := list[Definition](routines))
+    for routine in routines:
+        digest.update(f"{routine.symbol}\n".encode())
+    while waiting:
+        new = set(waiting.pop().named()) - reached
+        reached |= new
+        waiting += new
+    modules = {(d.function.__module__, d.source.file): d for d in reached}
+    for (name, _), definition in sorted(modules.items()):
         digest.update(f"{name}\n{definition.source.text}\n".encode())
         for place, value in _constants(definition.function.__globals__):
             digest.update(f"{place} {value}\n".encode())
-    return f"image of {package} {digest.hexdigest()}"
+    return f"image {digest.hexdigest()}"
 
 
 def _constants(names: dict[str, Any], *, within: str = "") -> Iterator[tuple[str, object]]:
