@@ -1,6 +1,8 @@
 """One lock a switch: a packet sees a write whole or not at all, whatever thread it runs in.
 
-Whoever runs packets holds the lock from the first to the last, so a writer waits for the batch.
+Whoever runs packets holds the lock from the first to the last, so a writer waits for the batch. Writes
+to tables, profiles, value sets and registers take it by themselves, and so does a P4Runtime Write as a
+whole; single counters and meters are the caller's to lock.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import RLock
 from typing import Final
 
 import numpy as np
@@ -12,6 +13,7 @@ from sglb.p4 import ir
 from sglb.p4.native import table_layout as lay
 from sglb.p4.runtime import Values
 from sglb.switch.errors import BadValue, ValueTooLarge
+from sglb.switch.locking import locked
 from sglb.switch.memory import address_of, aligned_bytes
 
 #: A register element: an int, or a tuple of leaves when its type is a struct.
@@ -94,7 +96,8 @@ class RegisterArray:
     `values[i]` is an unsigned int, or a tuple of them for a struct element.
     """
 
-    def __init__(self, instance: ir.Instance) -> None:
+    def __init__(self, instance: ir.Instance, lock: RLock | None = None) -> None:
+        self.lock = lock or RLock()
         self.name = instance.name
         self.size = instance.size
         self.p4info_id = instance.p4info_id
@@ -119,6 +122,7 @@ class RegisterArray:
         element: Element = self.values[index]
         return element
 
+    @locked
     def write(self, index: int, value: Element) -> None:
         """Sets the element; raises as `read`, and when the value does not fit its width."""
         self._check(index)
@@ -132,6 +136,7 @@ class RegisterArray:
                 raise ValueTooLarge(f"register {self.name}[{index}]: {leaf} exceeds {width} bits")
         self.values[index] = value if len(leaves) > 1 else leaves[0]
 
+    @locked
     def reset(self) -> None:
         """Puts the initial value everywhere, in place (engines hold the memory)."""
         if self.size:

@@ -157,7 +157,7 @@ class ProgramState:
     def _make(self, instance: ir.Instance) -> RegisterState | CounterState | MeterState | None:
         kind = instance.kind
         if kind is ir.InstanceKind.REGISTER:
-            register = self.registers[instance.p4info_id] = RegisterArray(instance)
+            register = self.registers[instance.p4info_id] = RegisterArray(instance, self.lock)
             return register
         if kind is ir.InstanceKind.COUNTER:
             counter = self.counters[instance.p4info_id] = CounterArray(instance)

@@ -95,6 +95,7 @@ DIGEST_BUFFER: Final = 2  #: address of int64 words for digests
 DIGEST_CAPACITY: Final = 3  #: words there
 DIGEST_USED: Final = 4  #: words in use: records of (instance, number of words, words ...)
 DIGEST_LOST: Final = 5  #: digests that found no room
+# Words 6 and 7 lead to the custom CRCs' models (see `table_layout`).
 FIRST_TABLE: Final = (
     8  #: address of each table's head, then of each instance, then of each value set
 )
