@@ -6,12 +6,13 @@ length. On a port of `rate` with `cable` bytes under way in each direction:
 
     xoff = lossless frame + (port's largest frame + 2 cable + 2 gearbox + MAC and PHY + peer's response)
            x cell occupancy
-    xon  = bytes that the pipeline holds
+    xon  = bytes that pipelines hold
     size = xoff + xon, xoff rounded up to KiB
 
 A frame that the port had begun to send holds the pause frame back (port's largest frame); the peer
 takes its time and ends the frame that it had begun (response, lossless frame); the cable is full both
-ways. Packets that were in the ingress pipeline have not been counted when the decision is taken: that
+ways. Packets that were in the ingress pipeline have not been counted when the decision is taken, and
+those that a switch at the other end had picked before the pause are still in its egress pipeline: that
 is xon, and a headroom of `size` bytes holds it all. The cell occupancy is the worst that small packets
 make of a buffer of cells: ceil(2c / (1 + c)) for cells of c bytes up to 128, c / 64 beyond.
 """
@@ -43,7 +44,7 @@ _SMALLEST_FRAME = 64
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """`xoff_bytes` arrive from outside, `xon_bytes` were in the pipeline; `size_bytes` is both."""
+    """`xoff_bytes` come of link and MAC, `xon_bytes` were in pipelines; `size_bytes` is both."""
 
     xoff_bytes: int
     xon_bytes: int
@@ -98,13 +99,14 @@ def headroom(
 
 
 def least_headroom_bytes(
-    rate_bps: int, delay_ps: int, frame_wire_bytes: int, response_ps: int, ingress_ps: int
+    rate_bps: int, delay_ps: int, frame_wire_bytes: int, response_ps: int, pipeline_ps: int
 ) -> int:
     """What arrives after the decision in the worst case when no byte is wasted on cells.
 
     Below this a paused class can lose packets. The port may have begun a frame, then sends the pause,
     which takes the delay; the peer responds after `response_ps` and ends a frame it had begun; what
-    was on the way arrives a delay later, and what had arrived was `ingress_ps` in the pipeline.
+    was on the way arrives a delay later, and what was counted or picked is `pipeline_ps` older: in the
+    pipeline here before the queue, and at the peer behind it.
     """
-    span_ps = 2 * delay_ps + response_ps + ingress_ps
+    span_ps = 2 * delay_ps + response_ps + pipeline_ps
     return 2 * frame_wire_bytes + PAUSE_WIRE_BYTES - (-rate_bps * span_ps // (8 * PS_PER_S))

@@ -122,7 +122,7 @@ def port_headroom_bytes(spec: LinkSpec, switch: SwitchBlock, transport: Transpor
         response_quanta=_response_quanta(pfc, spec.rate_bps),
         mac_phy_bytes=pfc.mac_phy_bytes,
         cell_bytes=switch.buffer.cell_bytes,
-        pipeline_bytes=round(cable_bytes(spec.rate_bps, ingress_latency_ps(switch))),
+        pipeline_bytes=round(cable_bytes(spec.rate_bps, _pipeline_ps(switch))),
     )
     return found.size_bytes
 
@@ -130,14 +130,21 @@ def port_headroom_bytes(spec: LinkSpec, switch: SwitchBlock, transport: Transpor
 def least_port_headroom_bytes(
     spec: LinkSpec, switch: SwitchBlock, transport: TransportBlock
 ) -> int:
-    """Below this a lossless class on the link can lose packets; peers respond to pauses at once."""
+    """Below this a lossless class on the link can lose packets."""
     frame = wire_bytes(transport.mtu_bytes, transport.ip_version)
-    return least_headroom_bytes(spec.rate_bps, spec.delay_ps, frame, 0, ingress_latency_ps(switch))
+    quanta = _response_quanta(switch.pfc, spec.rate_bps)
+    response_ps = quanta * QUANTUM_BITS * PS_PER_S // spec.rate_bps
+    return least_headroom_bytes(
+        spec.rate_bps, spec.delay_ps, frame, response_ps, _pipeline_ps(switch)
+    )
 
 
-def ingress_latency_ps(switch: SwitchBlock) -> int:
-    """The part of the pipeline's latency before the queue: half of it, see `simulation`."""
-    return round(switch.pipeline_latency_ns * PS_PER_NS) // 2
+def _pipeline_ps(switch: SwitchBlock) -> int:
+    """What a port's own pipeline (before the queue) and its peer's (behind it) take together.
+
+    All switches are alike; a host has no pipeline, and headroom to spare.
+    """
+    return round(switch.pipeline_latency_ns * PS_PER_NS)
 
 
 def _response_quanta(pfc: PfcBlock, rate_bps: int) -> int:

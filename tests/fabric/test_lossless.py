@@ -106,17 +106,18 @@ def test_auto_headroom_by_hand() -> None:
     spec = scenario.topology.links[0].spec
     # 100 Gbit/s: 500 ns of cable are 6250 bytes, the response 394 x 64 = 25,216. The frame, 4154,
     # counts twice: 4154 + 2 x (4154 + 12,500 + 819 + 25,216) = 89,532, in KiB 90,112; and 500 ns of
-    # pipeline before the queue, 6250 more.
-    assert port_headroom_bytes(spec, switch, transport) == 90_112 + 6_250
-    assert scenario.headroom_bytes(1, 1) == 96_362
-    # At least: two frames of 4178 on the wire, the pause of 84, and 1500 ns.
-    assert least_port_headroom_bytes(spec, switch, transport) == 2 * 4_178 + 84 + 18_750
+    # pipeline before the queue and as much at the peer behind it, 12,500 more.
+    assert port_headroom_bytes(spec, switch, transport) == 90_112 + 12_500
+    assert scenario.headroom_bytes(1, 1) == 102_612
+    # At least: two frames of 4178 on the wire, the pause of 84, the response, and 2000 ns.
+    least = 2 * 4_178 + 84 + 25_216 + 25_000
+    assert least_port_headroom_bytes(spec, switch, transport) == least
 
 
 def test_headroom_from_its_parts() -> None:
     parts = {"peer_response_quanta": 0, "mac_phy_bytes": 0}
     scenario = _load(switch__pfc=parts, switch__buffer={"cell_bytes": 1})
-    assert scenario.headroom_bytes(1, 1) == 21 * 1_024 + 6_250  # 4154 + 4154 + 12,500 = 20,808
+    assert scenario.headroom_bytes(1, 1) == 21 * 1_024 + 12_500  # 4154 + 4154 + 12,500 = 20,808
     assert _load(switch__pfc={"headroom_bytes": 77_000}).headroom_bytes(1, 1) == 77_000
 
 
@@ -125,14 +126,14 @@ def test_a_sound_fabric_has_no_warnings() -> None:
 
 
 def test_what_cannot_be_is_one_line() -> None:
-    # 4 ports of 96,362 bytes on a leaf.
-    assert _said(switch__buffer={"total_bytes": 385_448}) == (
-        "f: switch.buffer.total_bytes: is 385448, and leaf0 (4 ports) needs 385448 bytes of headroom "
+    # 4 ports of 102,612 bytes on a leaf.
+    assert _said(switch__buffer={"total_bytes": 410_448}) == (
+        "f: switch.buffer.total_bytes: is 410448, and leaf0 (4 ports) needs 410448 bytes of headroom "
         "alone; give it more"
     )
-    _load(switch__buffer={"total_bytes": 385_449})
+    _load(switch__buffer={"total_bytes": 410_449})
     assert "and 320 bytes of reservations alone" in _said(
-        switch__buffer={"total_bytes": 385_500, "reserved_bytes": 10}
+        switch__buffer={"total_bytes": 410_500, "reserved_bytes": 10}
     )
     assert "pfc.enabled needs a lossless class" in _said(switch__buffer={"classes": []})
     assert "a lossless class needs total_bytes" in _said(switch__buffer={"total_bytes": None})
@@ -154,11 +155,11 @@ def test_what_is_hardly_meant_is_a_warning() -> None:
     assert _warned(switch__pfc={"enabled": False}) == [
         "<scenario>: switch.buffer.classes: class 3 is lossless, but pfc is off: its packets can be lost"
     ]
-    assert _warned(switch__pfc={"headroom_bytes": 27_189}) == [
-        "<scenario>: switch.pfc.headroom_bytes: is 27189, and 27190 bytes can arrive on leaf0-h0 after "
+    assert _warned(switch__pfc={"headroom_bytes": 58_655}) == [
+        "<scenario>: switch.pfc.headroom_bytes: is 58655, and 58656 bytes can arrive on leaf0-h0 after "
         "a pause was decided: a lossless class can lose packets"
     ]
-    assert _warned(switch__pfc={"headroom_bytes": 27_190}) == []
+    assert _warned(switch__pfc={"headroom_bytes": 58_656}) == []
 
 
 def test_ecn_must_speak_before_pfc() -> None:
@@ -168,7 +169,7 @@ def test_ecn_must_speak_before_pfc() -> None:
         assert said.endswith("PFC acts before ECN")
     assert _warned(switch__pfc={"xoff_bytes": 50_001}) == []
     # Dynamic: a port alone gets alpha / (1 + alpha) of what is not headroom.
-    shared = 4 * 96_362 + 450_000
+    shared = 4 * 102_612 + 450_000
     assert _warned(switch__buffer={"total_bytes": shared + 9}) == []  # 50,001 of 450,009
     assert len(_warned(switch__buffer={"total_bytes": shared})) == 1
 
