@@ -8,7 +8,6 @@ else, endif, error, warning, line, pragma (ignored). Macros: see `sglb.p4.macros
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from typing import Final
 from sglb.p4.ifexpr import evaluate
 from sglb.p4.lexer import IDENTIFIER, NUMBER, STRING, Scanner, Token, scan_all, unquote
 from sglb.p4.macros import PASTE, STRINGIFY, Expander, Macro, TokenReader
-from sglb.p4.source import P4Error, P4Errors, Span
+from sglb.p4.source import P4Error, Span
 from sglb.p4.sourcemap import BUILTIN_DIR, SourceMap
 
 #: core.p4, v1model.p4 and whatever else comes with the compiler.
@@ -189,7 +188,9 @@ class Preprocessor:
         searched = self._search_path(quoted)
         for directory, label in searched:
             path = directory / name
-            if _is_file(path):
+            if not _is_file(path):
+                self.sources.miss(path)
+            else:
                 self._enter(path, f"{label}/{name}" if label else str(path), shown)
                 return
         places = ", ".join(label or str(directory) for directory, label in searched)
@@ -211,13 +212,15 @@ class Preprocessor:
         if len(self._stack) >= MAX_INCLUDE_DEPTH or self._includes > MAX_INCLUDES:
             raise self._loop(path, span)
         try:
-            text = path.read_bytes().decode("utf-8")
+            data = path.read_bytes()
+            text = data.decode("utf-8")
         except OSError as error:
             raise _error(f"cannot read '{name}': {error.strerror}", span) from error
         except UnicodeDecodeError as error:
             raise _error(
                 f"'{name}' is not UTF-8 text (byte {error.start})", span, "save it as UTF-8"
             ) from error
+        self.sources.meet(path, data)
         self._open(text, name, path)
 
     def _loop(self, path: Path, span: Span) -> P4Error:
@@ -482,16 +485,3 @@ class Preprocessor:
         scanner.line_shift = number - next_physical
         lines = self._stack[-1].lines
         self.sources.add(scanner.file, lines, first=number, physical=next_physical)
-
-
-def read_program(path: Path) -> str:
-    """Text of a program file; raises `P4Errors` where it cannot be read or isn't UTF-8."""
-    place = Span(os.fspath(path), 1, 1)
-    try:
-        return path.read_bytes().decode("utf-8")
-    except OSError as error:
-        problem = _error(f"cannot read the program: {error.strerror}", place)
-    except UnicodeDecodeError as error:
-        message = f"the program is not UTF-8 text (byte {error.start})"
-        problem = _error(message, place, "save it as UTF-8")
-    raise P4Errors([problem])

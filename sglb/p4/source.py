@@ -6,7 +6,9 @@ always shows what the user wrote.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 
@@ -59,3 +61,16 @@ class P4Errors(Exception):  # noqa: N818 - a group of P4Error
     def __init__(self, errors: list[P4Error]) -> None:
         super().__init__("\n".join(str(e) for e in errors))
         self.errors = errors
+
+
+def read_program(path: Path) -> str:
+    """Text of a program file; raises `P4Errors` where it cannot be read or isn't UTF-8."""
+    place = Span(os.fspath(path), 1, 1)
+    try:
+        return path.read_bytes().decode("utf-8")
+    except OSError as error:
+        problem = P4Error(f"cannot read the program: {error.strerror}", place, phase="preprocess")
+    except UnicodeDecodeError as error:
+        message = f"the program is not UTF-8 text (byte {error.start})"
+        problem = P4Error(message, place, hint="save it as UTF-8", phase="preprocess")
+    raise P4Errors([problem])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
 
 from sglb.p4.source import P4Error, Span
 
@@ -40,12 +42,15 @@ class SourceMap:
     """Source texts of a program and its includes, by the file names that spans carry.
 
     `main` is the program's own file name; `warnings` grows as phases find something to say.
-    `digest` is the SHA-256 of the preprocessed program's tokens, in hex.
+    `digest` is the SHA-256 of the preprocessed program's tokens, in hex. `looked_for` has the SHA-256
+    of each included file by its absolute path, and "" for files that would have come first but were
+    not there.
     """
 
     main: str
     warnings: list[P4Warning] = field(default_factory=list)
     digest: str = ""
+    looked_for: dict[str, str] = field(default_factory=dict)
     _segments: dict[str, list[_Segment]] = field(default_factory=dict)
 
     def add(self, file: str, lines: tuple[str, ...], *, first: int = 1, physical: int = 1) -> None:
@@ -54,6 +59,14 @@ class SourceMap:
         After a `#line`, line `first` of `file` is really line `physical` (both 1-based) of `lines`.
         """
         self._segments.setdefault(file, []).append(_Segment(first, lines, physical - 1))
+
+    def meet(self, path: Path, data: bytes) -> None:
+        """A file was included and held this."""
+        self.looked_for[str(path.absolute())] = sha256(data).hexdigest()
+
+    def miss(self, path: Path) -> None:
+        """A file was not where it would have been included from."""
+        self.looked_for[str(path.absolute())] = ""
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sglb.p4.preprocess import Preprocessor, read_program
-from sglb.p4.source import P4Error, P4Errors
+from sglb.p4.preprocess import Preprocessor
+from sglb.p4.source import P4Error, P4Errors, read_program
 
 
 def texts(source: str, filename: str = "main.p4", **options: object) -> str:

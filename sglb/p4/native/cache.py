@@ -19,7 +19,8 @@ from typing import Final
 LIMIT_BYTES: Final = 256 << 20
 
 _SUM_BYTES: Final = 32
-_SUFFIX: Final = ".o"
+#: How files of object code end.
+OBJECT: Final = ".o"
 
 
 def cache_directory() -> Path | None:
@@ -34,12 +35,12 @@ def cache_directory() -> Path | None:
         return None
 
 
-def load(key: str) -> bytes | None:
-    """The object code kept under a key; None if there is none, or it is damaged."""
+def load(key: str, suffix: str = OBJECT) -> bytes | None:
+    """What is kept under a key; None if there is none, or it is damaged."""
     directory = cache_directory()
     if directory is None:
         return None
-    path = directory / (key + _SUFFIX)
+    path = directory / (key + suffix)
     try:
         whole = path.read_bytes()
     except OSError:
@@ -52,8 +53,8 @@ def load(key: str) -> bytes | None:
     return code
 
 
-def save(key: str, code: bytes) -> None:
-    """Keeps object code under a key, if the directory can be written."""
+def save(key: str, code: bytes, suffix: str = OBJECT) -> None:
+    """Keeps something under a key, if the directory can be written."""
     directory = cache_directory()
     if directory is None:
         return
@@ -63,7 +64,7 @@ def save(key: str, code: bytes) -> None:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(sha256(code).digest() + code)
-            Path(name).replace(directory / (key + _SUFFIX))
+            Path(name).replace(directory / (key + suffix))
         except OSError:
             Path(name).unlink(missing_ok=True)
             raise
@@ -72,7 +73,7 @@ def save(key: str, code: bytes) -> None:
 
 def _trim(directory: Path) -> None:
     files = []
-    for path in directory.glob("*" + _SUFFIX):
+    for path in directory.glob("[!.]*"):
         with contextlib.suppress(OSError):  # another process may be trimming too
             stat = path.stat()
             files.append((stat.st_mtime_ns, stat.st_size, path))
