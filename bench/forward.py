@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from router import INPUT_PORT, PORTS, Tables
+from router import FRAME_BYTES, INPUT_PORT, PORTS, Tables
 
 from sglb.p4.compiler import CompiledProgram
 from sglb.p4.compiler import compile as compile_p4
@@ -147,6 +147,7 @@ class Reference:
         state = router.switch.state
         self._slots = FieldSlots(router.program.ir)
         self._engine = Interpreter(router.program.ir, state.pipeline, RandomStream(0), state.hashes)
+        self.forward(bytes(FRAME_BYTES))  # it writes its own code when it first needs it
 
     def forward(self, data: bytes) -> Sent:
         """What becomes of a frame."""

@@ -77,6 +77,13 @@ class Writer:
         self._outcome.updates += len(updates)
         self.done = new
 
+    def undo(self) -> None:
+        """Leaves the tables as they were at first."""
+        self._client.modify([route_entry(route) for route in self._hot])
+        self._client.delete(
+            [next_hop_entry(self._hop(self.done)), route_entry(self._spare(self.done))]
+        )
+
     @staticmethod
     def _hop(number: int) -> int:
         return NEXT_HOPS + number % NEXT_HOPS
@@ -117,6 +124,7 @@ def run(router: Router, tables: Tables, rows: Rows, traffic: NDArray[np.uint8]) 
         thread.join()
     if failed:
         raise failed[0]
+    writer.undo()
     return outcome
 
 
