@@ -90,7 +90,7 @@ class Routine(Definition):
     def parts(self) -> tuple[str, tuple[Definition, ...]]:
         """As `Definition.parts`."""
         if self._parts is None:
-            made = Translation(self.function, self.symbol, self._attributes)
+            made = Translation(self.function, self.source, self.symbol, self._attributes)
             self._parts = made.text, cast(tuple[Definition, ...], tuple(made.callees))
         return self._parts
 

@@ -25,7 +25,7 @@ from typing import Final, Protocol, TypeGuard, runtime_checkable
 
 from sglb.p4.native.text import Function, Label
 from sglb.switch.core import translate_values as values
-from sglb.switch.core.translate_source import Signature, TranslationError, signature_of, source_of
+from sglb.switch.core.translate_source import Signature, Source, TranslationError, signature_of
 from sglb.switch.core.translate_values import Value
 
 _BITS: Final = {"w": 64, "h": 32, "b": 8}
@@ -48,12 +48,14 @@ class _Loop:
 class Translation:
     """One function; `text` is its LLVM text, `callees` what it calls, in order of appearance."""
 
-    def __init__(self, function: FunctionType, symbol: str, attributes: str) -> None:
+    def __init__(
+        self, function: FunctionType, source: Source, symbol: str, attributes: str
+    ) -> None:
         self.callees: list[Callee] = []
         self._globals = function.__globals__
         self._file = function.__code__.co_filename
         self._signature = signature = signature_of(function)
-        definition = source_of(function).definition(function)
+        definition = source.definition(function)
         parameters = signature.parameters("in.")
         head = f'define internal {signature.kind} @"{symbol}"({parameters}) {attributes}'
         self._fn = Function(head)
@@ -161,10 +163,10 @@ class Translation:
     def _assign(self, node: ast.Assign) -> None:
         parts: list[tuple[ast.expr, Value]] = []
         evaluated: dict[int, Value] = {}
+        if len(node.targets) > 1 and any(isinstance(t, ast.Tuple) for t in node.targets):
+            raise self._error(node, "several targets, one a tuple")
         for target, source in _pairs(node):
             if isinstance(target, ast.Tuple):
-                if len(node.targets) > 1:
-                    raise self._error(node, "several targets, one a tuple")
                 parts += self._unpacked(target, source)
             elif not (isinstance(target, ast.Name) and target.id in self._views):
                 known = evaluated.get(id(source)) or self._number(source)

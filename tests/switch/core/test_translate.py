@@ -6,22 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_kit import a_world, all_plain, plain_world, wrapped
 
+from sglb.switch.core import heap
+from sglb.switch.core import model as m
 from sglb.switch.core.jit import compiled, inlined
-from sglb.switch.core.translate_source import TranslationError
 from sglb.switch.core.world import World
 
 numbers = st.integers(-(2**63), 2**63 - 1) | st.integers(-9, 9)
 FACTOR = 3
-
-
-def wrapped(value: int) -> int:
-    return (value + 2**63) % 2**64 - 2**63
-
-
-def a_world() -> World:
-    w = np.zeros(8, dtype=np.int64)
-    return World(w, w.view(np.int32), w.view(np.uint8), w.ctypes.data)
 
 
 @inlined
@@ -128,7 +121,9 @@ def test_truths_and_choices(a: int, b: int) -> None:
 
 @given(st.integers(-3, 40))
 def test_loops(count: int) -> None:
-    assert looped(count) == looped.__wrapped__(count)  # type: ignore[attr-defined]
+    with all_plain():
+        expected = looped(count)
+    assert looped(count) == expected
 
 
 @pytest.mark.parametrize(("start", "result"), [(-1, 0), (0, 0), (3, 4), (6, 1)])
@@ -148,17 +143,151 @@ def test_memory_keeps_what_fits(value: int) -> None:
     assert (int(world.h[4]), int(world.w[5])) == (7, 7)
 
 
-def test_what_there_is_not_is_named_with_its_place() -> None:
-    @compiled
-    def power(a: int) -> int:
-        return a**2
-
-    with pytest.raises(
-        TranslationError, match=r"test_translate.py:\d+: no such operation here: a \*\* 2"
-    ):
-        power(3)
-
-
 def test_arguments_are_counted() -> None:
     with pytest.raises(TypeError, match="is_small: 1 arguments are wanted"):
         is_small(1, 2)  # type: ignore[call-arg]
+
+
+# --- the order of things --------------------------------------------------------------------------
+
+
+@compiled
+def bump(world: World, by: int) -> int:
+    world.w[0] += by
+    return world.w[0]
+
+
+@compiled
+def orders(world: World) -> tuple[int, int]:
+    w = world.w
+    w[0] += bump(world, 10)
+    w[1] = w[0] + bump(world, 100)
+    w[w[0] & 7], w[2] = bump(world, 1), w[0]
+    for n in (w[0], w[0] + 1):
+        bump(world, n)
+    return bump(world, 1), w[0]
+
+
+@compiled
+def stops(world: World, a: int) -> int:
+    """The later parts must not be run: they would look far outside of the memory."""
+    w = world.w
+    far = 1 << 50
+    count = 0
+    if 0 <= a < w[far if a < 0 else 3] < far:
+        count += 1
+    if a < 0 or w[far if a < 0 else 3] > a:
+        count += 2
+    if not (a >= 0 and w[far if a < 0 else 3] < a):
+        count += 4
+    return count + (8 if a > 0 and w[far if a < 0 else 3] else 0)
+
+
+def both(function: object, *given: int) -> tuple[object, object, World]:
+    """A function's results on equal memory: compiled, and plain; and the memory of the former."""
+    native, plain = a_world(), a_world()
+    for world in (native, plain):
+        world.w[:] = range(8)
+    result = function(native, *given)  # type: ignore[operator]
+    with all_plain():
+        expected = function(plain_world(plain), *given)  # type: ignore[operator]
+    assert native.w.tolist() == plain.w.tolist()
+    return result, expected, native
+
+
+def test_memory_is_read_and_written_in_the_order_of_python() -> None:
+    result, expected, world = both(orders)
+    # The call's own 10 is lost: 0 + 10. Then 10 + 110. Then word 0 is 111, so word 111 & 7 = 7 is set.
+    assert world.w[1] == 10 + 110
+    assert world.w[7] == 111
+    assert world.w[2] == 111
+    # the loop's numbers are 111 and 112, whatever its first round does
+    assert result == expected == (111 + 111 + 112 + 1,) * 2
+
+
+@pytest.mark.parametrize(
+    ("a", "count"),
+    [(-5, 0 + 2 + 4 + 0), (0, 1 + 2 + 4 + 0), (2, 1 + 2 + 4 + 8), (4, 0 + 0 + 0 + 8)],
+)
+def test_what_decides_stops_the_rest(a: int, count: int) -> None:
+    assert both(stops, a)[:2] == (count, count)
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+@compiled
+def names(world: World, a: bool, b: int) -> tuple[bool, int, int]:
+    c: int = m.CLASSES + heap.order_of(b, 0, 1)
+    b += 1
+    assert b > 10**6, "left out"
+    if b < 0:
+        m_at = 5  # 0 where no line has set it
+    return (not a, m_at, c) if a else (world.w[b & 7] not in (1, 2), b, c)
+
+
+def test_constants_and_functions_of_modules_and_truths() -> None:
+    world = a_world()
+    world.w[:] = [0, 1, 2, 3, 4, 5, 6, 7]
+    order = 1 + m.CLASSES
+    assert names(world, True, 3) == (False, 0, order + (3 << 40))
+    assert names(world, True, -3) == (False, 5, order - (3 << 40))
+    assert names(world, False, 0) == (False, 1, order)
+    assert [type(part) for part in names(world, False, 2)] == [bool, int, int]
+    assert names(world, False, 2) == (True, 3, order + (2 << 40))
+
+
+@compiled
+def nothing(world: World) -> None:
+    if world.w[0]:
+        return
+    world.w[1] = 9
+    while True:
+        if world.w[0] > 4:
+            break
+        world.w[0] += 1
+    else:
+        world.w[1] = 10
+    return None  # noqa: RET501
+
+
+def test_a_function_may_give_nothing() -> None:
+    world = a_world()
+    assert nothing(world) is None  # type: ignore[func-returns-value]
+    assert world.w[:2].tolist() == [5, 9]
+
+
+@given(numbers)
+def test_powers_of_two_divide_as_all_else(a: int) -> None:
+    assert by_powers(a) == (a // 8, a % 8, a // 1, a % 1, wrapped(a // -1), a % -1, a // -8, a % -8)
+
+
+@compiled
+def by_powers(a: int) -> tuple[int, int, int, int, int, int, int, int]:
+    return a // 8, a % 8, a // 1, a % 1, a // -1, a % -1, a // -8, a % -8
+
+
+@compiled
+def far_shifts(a: int) -> tuple[int, int, int, int, int]:
+    return a << 64, a >> 65, 1 << 70, 5 // 0, 5 % 0
+
+
+def test_shifts_count_modulo_64_and_divisions_by_0_give_0() -> None:
+    assert far_shifts(-6) == (-6, -3, 1 << 6, 0, 0)
+
+
+def test_a_compiled_function_is_known_by_its_own_name() -> None:
+    assert bump.__name__ == "bump"
+    assert stops.__doc__ == (
+        "The later parts must not be run: they would look far outside of the memory."
+    )
+    assert early.__wrapped__(9) == 1  # type: ignore[attr-defined]
+    assert bump.__module__ == __name__
+
+
+def test_arguments_have_their_kinds() -> None:
+    with pytest.raises(TypeError, match="a World is wanted, not int"):
+        bump(3, 4)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+        is_small(1.5)  # type: ignore[arg-type]
+    assert is_small(np.int32(-9)) is True
