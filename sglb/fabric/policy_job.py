@@ -57,8 +57,11 @@ class PolicyJob:
         try:
             report = self._summary(simulation.run(tell, stop))
         except KeyboardInterrupt:
-            so_far = self._summary(simulation.result())
-            raise PolicyInterrupted(replace(so_far, interrupted=True)) from None
+            so_far = simulation.result()
+            if not so_far.wire_frames:
+                raise  # there is nothing to tell yet
+            partial = replace(self._summary(so_far), interrupted=True)
+            raise PolicyInterrupted(partial) from None
         if not report.completed and stop():
             report = replace(report, interrupted=True)
         if follower is None:

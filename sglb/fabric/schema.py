@@ -29,7 +29,7 @@ POLICIES: tuple[Policy, ...] = ("ecmp", "flowlet", "spray", "dlb", "glb")
 
 #: `native` runs compiled switches and hosts, `reference` the interpreter (see `engines`).
 Engine = Literal["native", "reference"]
-DEFAULT_ENGINE: Engine = "reference"
+DEFAULT_ENGINE: Engine = "native"
 
 
 class LeafSpine(Model):

@@ -58,7 +58,7 @@ def _warned(**changes: Any) -> list[str]:
 def test_defaults_are_a_fabric_without_any_of_it() -> None:
     scenario = from_dict({k: FABRIC[k] for k in ("topology", "workload")})
     buffer = scenario.buffer
-    assert (scenario.model.engine, buffer.total_bytes, buffer.pfc) == ("reference", 0, False)
+    assert (scenario.model.engine, buffer.total_bytes, buffer.pfc) == ("native", 0, False)
     assert (buffer.watchdog_ps, buffer.watchdog_drops) == (0, False)
     assert [c.number for c in buffer.classes] == list(range(8))
     assert {(c.strict, c.lossless, c.queue_limit_bytes) for c in buffer.classes} == {

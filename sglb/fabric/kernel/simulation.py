@@ -18,7 +18,14 @@ import numpy.typing as npt
 
 from sglb.fabric.advance import Advance, Stop, Tell, never
 from sglb.fabric.control import ControlPlane, ControlPlaneFactory, FabricView
-from sglb.fabric.events import EventLog, FaultInjected, PauseStorm, PortDownSeen, PortUpSeen
+from sglb.fabric.events import (
+    EventLog,
+    FaultInjected,
+    FlowCompleted,
+    PauseStorm,
+    PortDownSeen,
+    PortUpSeen,
+)
 from sglb.fabric.faults import FabricState, Fault, FaultKind, LinkLoss, dead_hops
 from sglb.fabric.kernel import driver
 from sglb.fabric.kernel.build import build_fabric
@@ -77,6 +84,7 @@ class NativeSimulation:
         self.switches: dict[int, Switch] = {}
         self.services: dict[int, P4RuntimeService] = {}
         self.loop_cpu_s = 0.0
+        self._at_ps = 0
         self._program = program
         self._cores: dict[int, CoreSwitch] = {}
         self._losses: dict[tuple[int, int], list[LinkLoss]] = {}
@@ -145,13 +153,18 @@ class NativeSimulation:
         hosts_start(self._world)
         total = needed_packets(scenario)
         slice_ps = _FIRST_SLICE_PS
-        at_ps = 0
-        while at_ps < scenario.stop_ps and not self.done and not stop():
-            began = time.perf_counter()
-            at_ps = self._advance(at_ps, min(at_ps + slice_ps, scenario.stop_ps))
+
+        def news() -> None:
             if tell is not None:
                 arrived = min(data_received(self._world), total)
-                tell(Advance(arrived, total, at_ps / PS_PER_US, self.hops))
+                tell(Advance(arrived, total, self._at_ps / PS_PER_US, self.hops))
+
+        news()
+        while self._at_ps < scenario.stop_ps and not self.done and not stop():
+            began = time.perf_counter()
+            until_ps = min(self._at_ps + slice_ps, scenario.stop_ps)
+            self._at_ps = self._advance(self._at_ps, until_ps)
+            news()
             took = time.perf_counter() - began
             slice_ps = max(_FIRST_SLICE_PS, round(slice_ps * min(2.0, _SLICE_S / max(took, 1e-6))))
         return self.result()
@@ -234,7 +247,7 @@ class NativeSimulation:
     def result(self) -> PolicyRun:
         """What has happened so far."""
         w = self._world.w
-        now_ps = int(w[m.NOW])
+        now_ps = self._end_ps()
         settle(self._world, now_ps)
         self.log.merge(self._reader.take())
         drops: Counter[str] = Counter()
@@ -263,6 +276,12 @@ class NativeSimulation:
             events_run=int(w[m.EVENTS_RUN]) + self.clock.events_run,
             pauses=self._pauses(sum(host.cnps_sent for host in hosts.values())),
         )
+
+    def _end_ps(self) -> int:
+        """When the last flow was complete, or how far the run came."""
+        if not self.done:
+            return self._at_ps
+        return max(event.time_ps for event in self.log.of(FlowCompleted))
 
     def _pauses(self, cnps: int) -> PauseStats:
         w = self._world.w
