@@ -55,9 +55,7 @@ def with_flows(scenario: Scenario, flows: list[tuple[int, int, int, int]]) -> Sc
 
 
 def simulate(scenario: Scenario, policy: str, *, one_heap: bool = False) -> NativeSimulation:
-    return NativeSimulation(
-        scenario, policy, program(), load_control_plane(), one_heap=one_heap
-    )
+    return NativeSimulation(scenario, policy, program(), load_control_plane(), one_heap=one_heap)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from physics_kit import FRAME_OVERHEAD_BYTES, WIRE_OVERHEAD_BYTES, fabric, outcome, simulate, star
+from physics_kit import FRAME_OVERHEAD_BYTES, WIRE_OVERHEAD_BYTES, fabric, simulate, star
 
 from sglb.fabric.metrics import TransportStats, transport_stats
 
