@@ -140,8 +140,8 @@ class ServeOptions:
 
     `grpc` is "host:port" or None for no server. `pcap_dir` holds the ports' files; `ports` are further
     ports without input. `exit_when_done` ends the run when all input has been read (pipes to
-    their end) and `linger_s` has passed after that; otherwise it ends on SIGINT or SIGTERM. `seed` is for
-    the program's random numbers. `on_ready` is called once everything listens.
+    their end) and `linger_s` has passed after that; otherwise it ends on SIGINT or SIGTERM. `seed` is
+    for the program's random numbers. `on_ready` is called once everything listens.
     """
 
     grpc: str | None = "127.0.0.1:9559"
