@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from pathlib import Path
 
@@ -174,9 +173,3 @@ def interpret_all(reference: Reference, frames: NDArray[np.uint8]) -> tuple[floa
     began = time.thread_time_ns()
     sent = [reference.forward(data) for data in whole]
     return (time.thread_time_ns() - began) / 1e9, sent
-
-
-def sample(frames: NDArray[np.uint8], count: int) -> NDArray[np.uint8]:
-    """Some of the frames, always the same."""
-    chosen = random.Random(5).sample(range(len(frames)), min(count, len(frames)))
-    return frames[sorted(chosen)]
