@@ -2,8 +2,7 @@
 
 Leaves are pushed down: a node's place holds the record of the longest prefix that covers it, so a
 lookup never looks back. The first node takes 8 bits; once there are many prefixes it takes 16, which
-spares a step. What native code reads has only the places where the value changes, with a bitmap of
-them: the idea of Asai and Ohara's Poptrie (SIGCOMM 2015). So even many prefixes fit a processor's cache.
+spares a step.
 """
 
 from __future__ import annotations
@@ -22,120 +21,67 @@ _STEP: Final = 8
 _WIDE_STEP: Final = 16
 #: From how many prefixes on the first node is a wide one.
 _MANY: Final = 2048
-#: Bytes in the first chunk of memory for pieces of one size, and in the largest.
-_FIRST_BYTES: Final = 512
-_MOST_BYTES: Final = 1 << 18
+#: Nodes in the first piece of memory, and in the largest.
+_FIRST_NODES: Final = 4
+_MOST_NODES: Final = 4096
 _ONE: Final = np.uint64(1)
-_BLOCK: Final = lay.TRIE_BLOCK
-_BLOCK_WORDS: Final = 2
-
-
-class _Piece:
-    """Some words of memory and where they are."""
-
-    __slots__ = ("address", "words")
-
-    def __init__(self, words: NDArray[np.uint64]) -> None:
-        self.words = words
-        self.address = address_of(words)
 
 
 class _Pool:
-    """Memory in pieces whose words are powers of two, those of a size beside each other."""
+    """Nodes' memory. It grows in large pieces, which the system can map by large pages."""
 
     def __init__(self) -> None:
-        self._free: dict[int, list[_Piece]] = {}
-        self._bytes: dict[int, int] = {}
+        self._free: list[NDArray[np.uint64]] = []
+        self._count = _FIRST_NODES
 
-    def take(self, words: int) -> _Piece:
-        """A piece of at least so many words, with anything in them."""
-        size = 1 << (words - 1).bit_length()
-        free = self._free.setdefault(size, [])
-        if not free:
-            piece_bytes = lay.WORD * size
-            chunk_bytes = max(self._bytes.get(size, _FIRST_BYTES), piece_bytes)
-            self._bytes[size] = min(2 * chunk_bytes, _MOST_BYTES)
-            chunk = aligned_bytes(chunk_bytes // piece_bytes * piece_bytes).view(np.uint64)
-            free.extend(map(_Piece, chunk.reshape(-1, size)))
-        return free.pop()
+    def take(self) -> NDArray[np.uint64]:
+        """The places of a node, with anything in them."""
+        if not self._free:
+            chunk = aligned_bytes((lay.WORD << _STEP) * self._count).view(np.uint64)
+            self._free.extend(chunk.reshape(self._count, 1 << _STEP))
+            self._count = min(2 * self._count, _MOST_NODES)
+        return self._free.pop()
 
-    def give_back(self, piece: _Piece) -> None:
-        """A piece is not used any more."""
-        self._free[len(piece.words)].append(piece)
+    def give_back(self, memory: NDArray[np.uint64]) -> None:
+        """A node is gone."""
+        self._free.append(memory)
 
 
 class _Node:
     """The bits from `first` on: for each place the address of a record, or of a child plus one.
 
     `record` is what the parent's place would hold without this node. `lengths` are those of the
-    prefixes that the places belong to, -1 for none. `prefixes` counts those that end here. `places`
-    are ours alone; `publish` brings them where native code looks.
+    prefixes that the places belong to, -1 for none. `prefixes` counts those that end here.
     """
 
-    __slots__ = (
-        *("address", "children", "first", "lengths", "places", "prefixes", "record", "step"),
-        *("_flags", "_head", "_pool", "_values"),
-    )
+    __slots__ = ("address", "children", "first", "lengths", "memory", "prefixes", "record", "step")
 
-    def __init__(self, pool: _Pool, first: int, step: int, record: int, length: int) -> None:
+    def __init__(self, first: int, memory: NDArray[np.uint64], record: int, length: int) -> None:
         self.first = first
-        self.step = step
+        self.step = len(memory).bit_length() - 1
         self.record = record
-        self.places = np.full(1 << step, record, dtype=np.uint64)
-        self.lengths = np.full(1 << step, length, dtype=np.int16)
+        self.memory = memory
+        self.memory.fill(record)
+        self.lengths = np.empty(len(memory), dtype=np.int16)
+        self.lengths.fill(length)
+        self.address = address_of(self.memory)
         self.children: dict[int, _Node] = {}
         self.prefixes = 0
-        self._pool = pool
-        self._head = pool.take((1 << step) // _BLOCK * _BLOCK_WORDS)
-        self._values: list[_Piece | None] = [None] * ((1 << step) // _BLOCK)
-        self._flags = np.ones(_BLOCK, dtype=np.bool_)
-        self.address = self._head.address
-        self.publish(0, 1 << step)
-
-    def publish(self, low: int, high: int) -> None:
-        """Lets native code see what these places hold."""
-        flags, head = self._flags, self._head.words
-        for block in range(low // _BLOCK, (high - 1) // _BLOCK + 1):
-            places = self.places[block * _BLOCK : (block + 1) * _BLOCK]
-            np.not_equal(places[1:], places[:-1], out=flags[1:])
-            values = places[flags]
-            piece = self._values[block]
-            if piece is None or len(piece.words) < len(values):
-                if piece is not None:
-                    self._pool.give_back(piece)
-                piece = self._values[block] = self._pool.take(len(values))
-            piece.words[: len(values)] = values
-            at = block * _BLOCK_WORDS
-            head[at : at + 1] = np.packbits(flags, bitorder="little").view(np.uint64)
-            # A count of ones, which is at least one, finds the value.
-            head[at + 1] = piece.address - lay.WORD
-
-    def hold(self, place: int, value: int) -> None:
-        """One place leads to a child, or to a record again."""
-        self.places[place] = value
-        self.publish(place, place + 1)
-
-    def free(self) -> None:
-        """The node goes."""
-        for piece in (self._head, *self._values):
-            if piece is not None:
-                self._pool.give_back(piece)
 
     def cover(self, low: int, high: int, old: int, record: int, length: int) -> None:
         """Gives places of prefixes no longer than `old` this record, in the nodes below too."""
-        places, lengths = self.places[low:high], self.lengths[low:high]
+        memory, lengths = self.memory[low:high], self.lengths[low:high]
         chosen = lengths <= old
         if self.children:
-            inner = chosen & (places & _ONE != 0)
+            inner = chosen & (memory & _ONE != 0)
             for place in (low + np.flatnonzero(inner)).tolist():
                 child = self.children[place]
                 child.record = record
                 child.cover(0, 1 << _STEP, old, record, length)
-            places[chosen & ~inner] = record
+            memory[chosen & ~inner] = record
         else:
-            places[chosen] = record
+            memory[chosen] = record
         lengths[chosen] = length
-        self.publish(low, high)
 
 
 class TrieIndex:
@@ -179,12 +125,12 @@ class TrieIndex:
                 break
             place = self._place(parent, value)
             del parent.children[place]
-            parent.hold(place, child.record)
-            child.free()
+            parent.memory[place] = child.record
+            self._pool.give_back(child.memory)
 
     def _plant(self, step: int) -> None:
         self._pool = _Pool()
-        self._root = _Node(self._pool, 0, step, 0, -1)
+        self._root = _Node(0, np.empty(1 << step, dtype=np.uint64), 0, -1)
         self._head[lay.HEAD_INDEX] = self._root.address
         self._head[lay.HEAD_EXTENT] = 64 - step
 
@@ -194,10 +140,10 @@ class TrieIndex:
             place = self._place(node, value)
             child = node.children.get(place)
             if child is None:
-                first, below = node.first + node.step, int(node.places[place])
-                child = _Node(self._pool, first, _STEP, below, int(node.lengths[place]))
-                node.children[place] = child
-                node.hold(place, child.address | 1)
+                first, below = node.first + node.step, int(node.memory[place])
+                memory, known = self._pool.take(), int(node.lengths[place])
+                child = node.children[place] = _Node(first, memory, below, known)
+                node.memory[place] = child.address | 1
             node = child
         node.prefixes += 1
         low, high = self._range(node, value, length)

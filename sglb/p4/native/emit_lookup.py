@@ -212,7 +212,8 @@ def _trie(text: _Text, index: IndexLayout) -> None:
     key = text.let(f"shl i64 {wide}, {64 - width}")
     root = text.load("ptr", "%head", lay.HEAD_INDEX * lay.WORD)
     first = text.load("i64", "%head", lay.HEAD_EXTENT * lay.WORD)
-    start = text.load("ptr", _place(text, root, text.let(f"lshr i64 {key}, {first}")))
+    top = text.let(f"lshr i64 {key}, {first}")
+    start = text.load("ptr", text.let(f"getelementptr inbounds ptr, ptr {root}, i64 {top}"))
     before = text.block
     loop, down, done = (text.label() for _ in range(3))
     text.jump(loop)
@@ -226,22 +227,11 @@ def _trie(text: _Text, index: IndexLayout) -> None:
     text.line(f"%lower = sub i64 {shift}, 8")
     part = text.let(f"and i64 {text.let(f'lshr i64 {key}, %lower')}, 255")
     node = text.let(f"getelementptr i8, ptr {found}, i64 -1")
-    text.line(f"%next = load ptr, ptr {_place(text, node, part)}")
+    place = text.let(f"getelementptr ptr, ptr {node}, i64 {part}")
+    text.line(f"%next = load ptr, ptr {place}")
     text.jump(loop)
     text.start(done)
     text.line(f"ret ptr {found}")
-
-
-def _place(text: _Text, node: str, number: str) -> str:
-    """Where the value of a node's place lies: as many values on as changes up to there."""
-    block = text.let(f"lshr i64 {number}, {lay.TRIE_BLOCK.bit_length() - 1}")
-    head = text.let(f"getelementptr inbounds {{i64, ptr}}, ptr {node}, i64 {block}")
-    changes, values = text.load("i64", head), text.load("ptr", head, lay.WORD)
-    last = text.let(f"and i64 {number}, {lay.TRIE_BLOCK - 1}")
-    cut = text.let(f"sub i64 {lay.TRIE_BLOCK - 1}, {last}")
-    so_far = text.let(f"shl i64 {changes}, {cut}")
-    count = text.let(f"call i64 @llvm.ctpop.i64(i64 {so_far})")
-    return text.let(f"getelementptr ptr, ptr {values}, i64 {count}")
 
 
 def _groups(text: _Text, index: IndexLayout) -> None:

@@ -22,9 +22,8 @@ first. `Kind` says how an index finds the record for it:
 
     DENSE   an array of records' addresses, by key
     HASH    slots of (tag, record), open addressing, as many as a power of two; a free one has no record
-    TRIE    nodes of 256 places, the first may have more: a place leads to a record, or to a node if the
-            address's lowest bit is set. For every 64 places there are two words: a bitmap of the places
-            where another address begins, the first always, and the place before those addresses
+    TRIE    nodes of 256 addresses: of a record, or of a node if the lowest bit is set; the first node
+            may be wider
     GROUPS  one HASH for each combination of prefix lengths, the longest first; the first hit counts
     RULES   one HASH for each combination of masks, by the best priority in it, the highest first;
             where there are many masks, bit vectors as well, which are looked at instead
@@ -99,7 +98,6 @@ CRC_TABLE: Final = 8
 CRC_WORDS: Final = CRC_TABLE + 256
 
 WORD: Final = 8
-TRIE_BLOCK: Final = 64  #: places of a trie that two words describe
 BLOCK_WORDS: Final = 8  #: words of a bit vector in blocks
 _ALL: Final = (1 << 64) - 1
 #: Odd constants of a good spread (the digits of pi's hexadecimal expansion), one for each key word.
