@@ -3,6 +3,7 @@
 Simulations call it in process, `grpc_server` serves it on a socket. All calls run on the switch's
 scheduler, one after the other: each request is atomic for the data plane and for other requests, which
 gives strictly serializable batches and makes ROLLBACK_ON_ERROR and DATAPLANE_ATOMIC the same thing.
+Whoever runs packets in another thread holds the switch's lock; a Write holds it for its whole batch.
 
 Port states have no message in P4Runtime; `on_port_state` tells them in process.
 """

@@ -1,5 +1,7 @@
 """Write, Read, Capabilities and streams: order of checks, batches, atomicity, roles."""
 
+import threading
+
 import pytest
 from finsy.proto import U128, p4r, stratum
 from p4runtime_kit import (
@@ -15,8 +17,10 @@ from p4runtime_kit import (
 from sglb.switch.clock import PS_PER_NS
 from sglb.switch.p4runtime.service import ServiceOptions
 from sglb.switch.p4runtime.status import Code, P4RuntimeError
+from sglb.switch.tables import Table
 
 Write = p4r.WriteRequest
+ATOMICITIES = (Write.CONTINUE_ON_ERROR, Write.ROLLBACK_ON_ERROR)
 
 
 @pytest.fixture
@@ -592,3 +596,36 @@ def test_idle_and_digest_messages_by_role(bench):
     bench.clock.run(until_ps=150 * PS_PER_NS)
     assert [m.WhichOneof("update") for m in mine] == ["digest", "idle_timeout_notification"]
     assert other == []
+
+
+# --- other threads --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("atomicity", ATOMICITIES)
+def test_no_packet_of_another_thread_runs_between_the_updates_of_a_request(
+    bench, monkeypatch, atomicity
+):
+    free = []
+
+    def try_to_run():
+        free.append(bench.switch.lock.acquire(blocking=False))
+        if free[-1]:
+            bench.switch.lock.release()
+
+    def in_another_thread():
+        thread = threading.Thread(target=try_to_run)
+        thread.start()
+        thread.join()
+
+    insert = Table.insert
+
+    def watched(self, *arguments, **named):
+        in_another_thread()
+        result = insert(self, *arguments, **named)
+        in_another_thread()
+        return result
+
+    monkeypatch.setattr(Table, "insert", watched)
+    assert bench.insert(entry(bench, 1), entry(bench, 2), atomicity=atomicity) == ["OK", "OK"]
+    in_another_thread()
+    assert free == [False] * 4 + [True]
