@@ -76,7 +76,7 @@ def _earliest(world: World) -> int:
 
 @compiled
 def run(world: World, limit: int, lookahead: int) -> int:
-    """Runs the events before `limit` in windows of at most `lookahead` ps.
+    """Runs the events before `limit` in windows that begin at multiples of `lookahead` ps.
 
     Ends early, after a whole window, when something halts it; at once when that is fatal. Gives the
     time up to which all events have run, or NEVER when none is left.
@@ -87,7 +87,7 @@ def run(world: World, limit: int, lookahead: int) -> int:
         start = _earliest(world)
         if start >= limit:
             return NEVER if start == NEVER else limit
-        end = min(start + lookahead, limit)
+        end = min(start - start % lookahead + lookahead, limit)
         for heap in range(heaps):
             w[m.EVENTS_RUN] += _run_heap(world, heap, end)
             if w[m.HALT] & FATAL:

@@ -162,7 +162,10 @@ class NativeSimulation:
         news()
         while self._at_ps < scenario.stop_ps and not self.done and not stop():
             began = time.perf_counter()
-            until_ps = min(self._at_ps + slice_ps, scenario.stop_ps)
+            # Whole windows, so that the wall clock has no say in where one ends.
+            lookahead_ps = self._fabric.lookahead_ps
+            until_ps = (self._at_ps + slice_ps) // lookahead_ps * lookahead_ps + lookahead_ps
+            until_ps = min(until_ps, scenario.stop_ps)
             self._at_ps = self._advance(self._at_ps, until_ps)
             news()
             took = time.perf_counter() - began
