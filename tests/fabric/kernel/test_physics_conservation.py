@@ -82,7 +82,7 @@ def test_what_was_sent_has_arrived_or_is_lost_and_bounds_hold(
         topology=leaf_spine(3, 2, 3),
         workload=workload,
         faults=sorted((fault for group in faults for fault in group), key=lambda f: f["at_us"]),
-        switch=switch,
+        switch={**switch, "ecn": {"kmin_bytes": 4_000, "kmax_bytes": 40_000}},
         transport={
             "traffic_class": 3,
             "recovery": recovery,
