@@ -160,7 +160,7 @@ def show(scenario: Scenario, report: RunReport, console: Console) -> None:
         cells = [found.policy]
         for column, smallest in zip(columns, best, strict=True):
             text = column.show(found)
-            is_best = smallest is not None and column.rank(found) == smallest
+            is_best = text == smallest
             pad = "" if smallest is None else " "
             cells.append(f"[bold green]{text}*[/]" if is_best else text + pad)
         table.add_row(*cells)
@@ -178,10 +178,14 @@ def show(scenario: Scenario, report: RunReport, console: Console) -> None:
     _show_roles(report, console)
 
 
-def _best(column: _Column, report: RunReport) -> float | None:
-    """The smallest value of a column, None when all are alike."""
-    values = [v for p in report.policies.values() if (v := column.rank(p)) is not None]
-    return min(values) if len(set(values)) > 1 else None
+def _best(column: _Column, report: RunReport) -> str | None:
+    """The smallest value of a column as it is shown, None when all look alike."""
+    ranked = [
+        (rank, column.show(p))
+        for p in report.policies.values()
+        if (rank := column.rank(p)) is not None
+    ]
+    return min(ranked)[1] if len({text for _, text in ranked}) > 1 else None
 
 
 def _show_roles(report: RunReport, console: Console) -> None:

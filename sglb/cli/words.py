@@ -126,7 +126,8 @@ def assumptions(scenario: Scenario) -> list[str]:
     return [
         f"links: {links(scenario.topology)}",
         f"switches: pipeline {number(switch.pipeline_latency_ns)} ns, port down detected after "
-        f"{number(switch.port_down_detection_us)} us, queue limit {size(switch.queue_bytes)}",
+        f"{number(switch.port_down_detection_us)} us, "
+        f"{'lossy queues' if switch.pfc.enabled else 'queue limit'} {size(switch.queue_bytes)}",
         f"routing (slow path): failure detection {number(slow.failure_detection_ms)} ms, reaction "
         f"{number(slow.reaction_ms)} ms, restoring {number(slow.restore_ms)} ms",
         f"hosts: RoCEv2 with {host.recovery.replace('_', ' ')}, MTU {host.mtu_bytes} B, "
