@@ -9,7 +9,7 @@ import numpy as np
 from sglb.p4 import ir
 from sglb.p4.native import table_layout as lay
 from sglb.switch.errors import BadValue, ValueTooLarge
-from sglb.switch.memory import WORD_MASK, address_of
+from sglb.switch.memory import WORD_MASK, Arena, address_of
 
 _WORDS: Final = lay.COUNTER_BYTES // lay.WORD
 
@@ -51,12 +51,13 @@ class CounterData:
 class CounterArray:
     """State of one `counter`. Bytes are those of the packet as received, in egress too."""
 
-    def __init__(self, instance: ir.Instance) -> None:
+    def __init__(self, instance: ir.Instance, arena: Arena | None = None) -> None:
         self.name = instance.name
         self.size = instance.size
         self.unit = instance.counts
         self.p4info_id = instance.p4info_id
-        self._memory = np.zeros(instance.size * _WORDS, dtype=np.uint64)
+        size_bytes = instance.size * lay.COUNTER_BYTES
+        self._memory = (arena or Arena()).take(size_bytes).view(np.uint64)
         self._words = self._memory.data
 
     @property

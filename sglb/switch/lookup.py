@@ -19,8 +19,14 @@ class Rule(Protocol):
     """What an index needs of an entry; larger `priority` wins, then smaller `order`."""
 
     key: MatchKey
-    priority: int
-    order: int
+
+    @property
+    def priority(self) -> int:
+        """Larger wins."""
+
+    @property
+    def order(self) -> int:
+        """Its place among those of one priority."""
 
 
 R = TypeVar("R", bound=Rule)

@@ -6,6 +6,7 @@ single values.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 from struct import Struct
 from typing import Final
@@ -23,8 +24,9 @@ _ACTION: Final = Struct("<i")
 #: `struct`'s codes of the sizes that it has.
 _CODES: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
-_FIRST_RECORDS: Final = 16
-_LARGEST_CHUNK_BYTES: Final = 1 << 20
+_FIRST_RECORDS: Final = 4
+_ARENA_CHUNK_BYTES: Final = 1 << 20
+_NUMBERS: Final = tuple(range(4096))
 
 
 def address_of(array: NDArray[np.uint64] | NDArray[np.uint8] | NDArray[np.int64]) -> int:
@@ -32,64 +34,113 @@ def address_of(array: NDArray[np.uint64] | NDArray[np.uint8] | NDArray[np.int64]
     return int(array.__array_interface__["data"][0])
 
 
-def aligned_bytes(size_bytes: int) -> NDArray[np.uint8]:
-    """Zeroed bytes that begin at a cache line."""
-    raw = np.zeros(size_bytes + lay.RECORD_ALIGN, dtype=np.uint8)
+def aligned_bytes(size_bytes: int, *, zeroed: bool = True) -> NDArray[np.uint8]:
+    """Bytes that begin at a cache line; with anything in them unless they are to be `zeroed`."""
+    make = np.zeros if zeroed else np.empty
+    raw = make(size_bytes + lay.RECORD_ALIGN, dtype=np.uint8)
     start = -address_of(raw) % lay.RECORD_ALIGN
     return raw[start : start + size_bytes]
 
 
+class Arena:
+    """Zeroed memory for things that live as long as it does; what nobody touches costs nothing.
+
+    It comes in large pieces straight from the system, which gives pages as they are written. Pieces
+    handed out lie side by side, so that many small ones share a page.
+    """
+
+    def __init__(self) -> None:
+        self._rest = np.empty(0, dtype=np.uint8)
+
+    def take(self, size_bytes: int) -> NDArray[np.uint8]:
+        """Zeroed bytes that begin at a cache line."""
+        room = -(-size_bytes // lay.RECORD_ALIGN) * lay.RECORD_ALIGN
+        if room > len(self._rest):
+            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+            chunk = mmap.mmap(-1, max(room, _ARENA_CHUNK_BYTES), flags)
+            self._rest = np.frombuffer(chunk, dtype=np.uint8)
+        taken, self._rest = self._rest[:size_bytes], self._rest[room:]
+        return taken
+
+
 class Record:
-    """One record. It goes back to its slab, to be used again, when nobody holds it any more.
+    """Where one record lies.
 
     `words` (unsigned) and `bytes` are views of the memory around it; the record begins at word `at`,
     byte `8 * at`, and at `address`.
     """
 
-    __slots__ = ("_slab", "address", "at", "bytes", "words")
+    __slots__ = ("address", "at", "bytes", "words")
 
-    def __init__(
-        self, slab: Slab, words: memoryview, bytes_: memoryview, at: int, address: int
-    ) -> None:
-        self._slab = slab
+    def __init__(self, words: memoryview, bytes_: memoryview, at: int, address: int) -> None:
         self.words = words
         self.bytes = bytes_
         self.at = at
         self.address = address
 
+
+class OwnRecord(Record):
+    """A record that goes back to its slab, to be used again, when nobody holds it any more."""
+
+    __slots__ = ("_number", "_slab")
+
+    def __init__(self, slab: Slab, number: int) -> None:
+        found = slab.record(number)
+        super().__init__(found.words, found.bytes, found.at, found.address)
+        self._slab = slab
+        self._number = number
+
     def __del__(self) -> None:
-        self._slab.give_back(self)
+        self._slab.give_back(self._number)
 
 
 class Slab:
-    """Records of one size, each with `before_bytes` of its own in front of it; zeroed when taken."""
+    """Records of one size, each with `before_bytes` of its own in front of it; zeroed when taken.
 
-    def __init__(self, stride_bytes: int, before_bytes: int = 0) -> None:
+    They are numbered from 0. There are pieces of memory of 4, 8, 16 … records.
+    """
+
+    def __init__(
+        self, stride_bytes: int, before_bytes: int = 0, arena: Arena | None = None
+    ) -> None:
         self._stride = stride_bytes
         self._before = before_bytes
-        self._records = _FIRST_RECORDS
-        self._free: list[tuple[memoryview, memoryview, int, int]] = []
+        self._arena = arena or Arena()
+        self._free: list[int] = []
+        self._used = 0
+        self._chunks: list[tuple[memoryview, memoryview, int]] = []
 
-    def take(self) -> Record:
+    def take(self) -> OwnRecord:
         """A zeroed record."""
-        if not self._free:
-            self._grow()
-        return Record(self, *self._free.pop())
+        return OwnRecord(self, self.take_number())
 
-    def give_back(self, record: Record) -> None:
+    def take_number(self) -> int:
+        """The number of a zeroed record, until `give_back`."""
+        if self._free:
+            return self._free.pop()
+        number = self._used
+        if number == _FIRST_RECORDS * ((1 << len(self._chunks)) - 1):
+            chunk = self._arena.take(self._stride * _FIRST_RECORDS << len(self._chunks))
+            self._chunks.append((chunk.view(np.uint64).data, chunk.data, address_of(chunk)))
+        self._used += 1
+        # Slabs of many switches count alike: they share the objects that numbers are.
+        return _NUMBERS[number] if number < len(_NUMBERS) else number
+
+    def record(self, number: int) -> Record:
+        """Where a record lies."""
+        step = number // _FIRST_RECORDS + 1
+        chunk = step.bit_length() - 1
+        words, bytes_, start = self._chunks[chunk]
+        place = number - _FIRST_RECORDS * ((1 << chunk) - 1)
+        offset = place * self._stride + self._before
+        return Record(words, bytes_, offset // lay.WORD, start + offset)
+
+    def give_back(self, number: int) -> None:
         """The record's memory is free again."""
+        record = self.record(number)
         start = record.at * lay.WORD - self._before
         record.bytes[start : start + self._stride] = bytes(self._stride)
-        self._free.append((record.words, record.bytes, record.at, record.address))
-
-    def _grow(self) -> None:
-        count = max(1, min(self._records, _LARGEST_CHUNK_BYTES // self._stride))
-        self._records *= 2
-        chunk = aligned_bytes(count * self._stride)
-        words, start = chunk.view(np.uint64).data, address_of(chunk)
-        for number in reversed(range(count)):
-            offset = number * self._stride + self._before
-            self._free.append((words, chunk.data, offset // lay.WORD, start + offset))
+        self._free.append(number)
 
 
 def signed(word: int) -> int:

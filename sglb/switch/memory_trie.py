@@ -37,7 +37,7 @@ class _Pool:
     def take(self) -> NDArray[np.uint64]:
         """The places of a node, with anything in them."""
         if not self._free:
-            chunk = aligned_bytes((lay.WORD << _STEP) * self._count).view(np.uint64)
+            chunk = aligned_bytes((lay.WORD << _STEP) * self._count, zeroed=False).view(np.uint64)
             self._free.extend(chunk.reshape(self._count, 1 << _STEP))
             self._count = min(2 * self._count, _MOST_NODES)
         return self._free.pop()
@@ -62,7 +62,7 @@ class _Node:
         self.record = record
         self.memory = memory
         self.memory.fill(record)
-        self.lengths = np.empty(len(memory), dtype=np.int16)
+        self.lengths = np.empty(len(memory), dtype=np.int8)
         self.lengths.fill(length)
         self.address = address_of(self.memory)
         self.children: dict[int, _Node] = {}

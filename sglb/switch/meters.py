@@ -14,7 +14,7 @@ from sglb.p4.runtime import Colour
 from sglb.switch.clock import PS_PER_S
 from sglb.switch.counters import CounterData
 from sglb.switch.errors import BadValue, ValueTooLarge
-from sglb.switch.memory import WORD_MASK, address_of, aligned_bytes, signed
+from sglb.switch.memory import WORD_MASK, Arena, address_of, signed
 
 _LARGEST: Final = (1 << 63) - 1
 
@@ -167,14 +167,15 @@ class Meter:
 class MeterArray:
     """State of one indirect `meter`."""
 
-    def __init__(self, instance: ir.Instance) -> None:
+    def __init__(self, instance: ir.Instance, arena: Arena | None = None) -> None:
         self.name = instance.name
         self.size = instance.size
         self.unit = instance.counts
         self.p4info_id = instance.p4info_id
         self._packets = instance.counts == "packets"
-        self._memory = aligned_bytes(instance.size * lay.METER_BYTES).view(np.uint64)
-        self._memory[_FLAGS::_WORDS] = _PACKETS if self._packets else 0
+        self._memory = (arena or Arena()).take(instance.size * lay.METER_BYTES).view(np.uint64)
+        if self._packets:
+            self._memory[_FLAGS::_WORDS] = _PACKETS
         self._words = self._memory.data
 
     @property

@@ -14,7 +14,7 @@ from sglb.p4.native import table_layout as lay
 from sglb.p4.runtime import Values
 from sglb.switch.errors import BadValue, ValueTooLarge
 from sglb.switch.locking import locked
-from sglb.switch.memory import address_of, aligned_bytes
+from sglb.switch.memory import Arena, address_of
 
 #: A register element: an int, or a tuple of leaves when its type is a struct.
 Element = int | tuple[int, ...]
@@ -96,7 +96,9 @@ class RegisterArray:
     `values[i]` is an unsigned int, or a tuple of them for a struct element.
     """
 
-    def __init__(self, instance: ir.Instance, lock: RLock | None = None) -> None:
+    def __init__(
+        self, instance: ir.Instance, lock: RLock | None = None, arena: Arena | None = None
+    ) -> None:
         self.lock = lock or RLock()
         self.name = instance.name
         self.size = instance.size
@@ -106,7 +108,7 @@ class RegisterArray:
         if len(self.widths) > 1:
             initial = (instance.initial,) * len(self.widths)
         self._initial = initial
-        self._memory = aligned_bytes(lay.register_stride(instance) * instance.size)
+        self._memory = (arena or Arena()).take(lay.register_stride(instance) * instance.size)
         self.values: Values = self._view(instance)
         if instance.initial:
             self.reset()

@@ -19,7 +19,7 @@ from sglb.switch.clock import Scheduler
 from sglb.switch.counters import CounterArray
 from sglb.switch.errors import NoSuchEntry
 from sglb.switch.locking import locked
-from sglb.switch.memory import address_of, aligned_bytes
+from sglb.switch.memory import Arena, address_of, aligned_bytes
 from sglb.switch.meters import MeterArray
 from sglb.switch.profiles import ActionProfile
 from sglb.switch.registers import RegisterArray
@@ -66,6 +66,7 @@ class ProgramState:
         }
         code = program.ir
         self.hashes = HashAlgorithms(rng)
+        self._arena = Arena()
         self.registers: dict[int, RegisterArray] = {}
         self.counters: dict[int, CounterArray] = {}
         self.meters: dict[int, MeterArray] = {}
@@ -98,6 +99,7 @@ class ProgramState:
                 meter_packets=decl.direct_meter is not None
                 and code.instances[decl.direct_meter].counts == "packets",
                 lock=self.lock,
+                arena=self._arena,
             )
             for decl in code.tables
         )
@@ -157,13 +159,15 @@ class ProgramState:
     def _make(self, instance: ir.Instance) -> RegisterState | CounterState | MeterState | None:
         kind = instance.kind
         if kind is ir.InstanceKind.REGISTER:
-            register = self.registers[instance.p4info_id] = RegisterArray(instance, self.lock)
+            register = self.registers[instance.p4info_id] = RegisterArray(
+                instance, self.lock, self._arena
+            )
             return register
         if kind is ir.InstanceKind.COUNTER:
-            counter = self.counters[instance.p4info_id] = CounterArray(instance)
+            counter = self.counters[instance.p4info_id] = CounterArray(instance, self._arena)
             return counter
         if kind is ir.InstanceKind.METER:
-            meter = self.meters[instance.p4info_id] = MeterArray(instance)
+            meter = self.meters[instance.p4info_id] = MeterArray(instance, self._arena)
             return meter
         return None
 

@@ -17,7 +17,7 @@ from sglb.p4.native import table_layout as lay
 from sglb.p4.runtime import Colour, Match
 from sglb.switch.clock import PS_PER_NS, Scheduler
 from sglb.switch.entries import NO_ACTION as NO_ACTION
-from sglb.switch.entries import EntryStorage, IndirectMatch
+from sglb.switch.entries import NOTHING, DefaultEntry, EntryStorage, IndirectMatch
 from sglb.switch.entries import TableEntry as TableEntry
 from sglb.switch.entries import Target as Target
 from sglb.switch.errors import (
@@ -34,7 +34,7 @@ from sglb.switch.errors import (
 from sglb.switch.keys import MatchKey, from_const, normalise, show
 from sglb.switch.locking import locked
 from sglb.switch.lookup import Index, make_index
-from sglb.switch.memory import Record, address_of
+from sglb.switch.memory import Arena, Record, address_of
 from sglb.switch.memory_index import MemoryIndex, make_memory_index
 from sglb.switch.profiles import (
     ActionCall,
@@ -58,6 +58,7 @@ class Table:
         profile: ActionProfile | None = None,
         meter_packets: bool = False,
         lock: RLock | None = None,
+        arena: Arena | None = None,
     ) -> None:
         self.decl = decl
         self.lock = lock or RLock()
@@ -70,17 +71,20 @@ class Table:
         self.profile = profile
         #: Whether entries carry priorities.
         self.needs_priority = any(k.kind in ("ternary", "range", "optional") for k in decl.keys)
-        self._storage = EntryStorage(decl, meter_packets=meter_packets)
+        self._arena = arena or Arena()
+        self._storage = EntryStorage(decl, meter_packets=meter_packets, arena=self._arena)
         self._head = np.zeros(lay.HEAD_WORDS, dtype=np.uint64)
         self._memory: MemoryIndex | None = None
         self._shared = False
         self._nothing: Record | None = None
         self._by_id = {a.p4info_id: i for i, a in enumerate(decl.actions) if a.p4info_id}
-        self._entries: dict[tuple[MatchKey, int], TableEntry] = {}
-        self._index: Index[TableEntry] = make_index(decl.keys)
+        #: By key, or by key and priority where entries have one.
+        self._entries: dict[object, TableEntry] = {}
+        self._index: Index[TableEntry] | None = None
+        self._lookup: Callable[[tuple[int, ...], bytes, int], Match] | None = None
         self._cached = any(k.kind != "exact" for k in decl.keys)
         self._cache: dict[tuple[int, ...], TableEntry] = {}
-        self._handles = 0
+        self._orders = 0
         self._ages = decl.support_timeout
         if profile is not None:
             self._nothing = self._storage.nothing()
@@ -90,14 +94,22 @@ class Table:
                 self.check, self._storage.layout, self._storage.data, self.action_index
             )
         #: What runs when nothing matches; one object for the table's whole life.
-        self.default = TableEntry((), 0, 0, self._storage, hit=False)
+        self.default: TableEntry = DefaultEntry((), self._storage)
         self._head[lay.HEAD_DEFAULT] = self.default.record.address
         self._restore_default()
         self._add_program_entries()
-        #: The entry for the key, or the default entry; see `runtime.TableState`.
-        self.lookup: Callable[[tuple[int, ...], bytes, int], Match] = self._make_lookup()
 
     # --- data plane ---
+
+    @property
+    def lookup(self) -> Callable[[tuple[int, ...], bytes, int], Match]:
+        """The entry for the key, or the default entry; see `runtime.TableState`.
+
+        Made, with its index, when somebody asks: native code needs neither.
+        """
+        if self._lookup is None:
+            self._lookup = self._make_lookup()
+        return self._lookup
 
     def count(self, match: Match, length_bytes: int) -> None:
         """Counts a packet on the matched entry, the default entry included."""
@@ -133,7 +145,10 @@ class Table:
         return lambda key, _selector, _now_ps: find(key) or default
 
     def _find(self) -> Callable[[tuple[int, ...]], TableEntry | None]:
-        find = self._index.find
+        index: Index[TableEntry] = make_index(self.decl.keys)
+        for stored in self._entries.values():
+            index.add(stored)
+        self._index, find = index, index.find
         if not self._cached:
             return find
         cache = self._cache
@@ -174,7 +189,7 @@ class Table:
         self._head[lay.HEAD_MACHINE] = machine
         if not self._shared:
             self._shared = True
-            self._memory = make_memory_index(self._storage.layout.index, self._head)
+            self._memory = make_memory_index(self._storage.layout.index, self._head, self._arena)
             for entry in self._entries.values():
                 self._index_in_memory(entry)
         return address_of(self._head)
@@ -194,7 +209,7 @@ class Table:
 
     def get(self, key: MatchKey, priority: int = 0) -> TableEntry | None:
         """The entry with exactly this key and priority. Raises `BadValue` for a malformed key."""
-        return self._entries.get((self._shape(key), priority))
+        return self._entries.get(self._name(self._shape(key), priority))
 
     @locked
     def insert(
@@ -248,8 +263,9 @@ class Table:
         """Removes an entry. Raises `NoSuchEntry`, `ConstTable`, `BadValue`."""
         entry = self._writable(key, priority)
         self._let_go(entry)
-        del self._entries[entry.key, priority]
-        self._index.remove(entry)
+        del self._entries[self._name(entry.key, priority)]
+        if self._index is not None:
+            self._index.remove(entry)
         if self._memory is not None:
             self._memory.remove(entry)
         self._cache.clear()
@@ -332,6 +348,9 @@ class Table:
 
     # --- inside ---
 
+    def _name(self, key: MatchKey, priority: int) -> object:
+        return (key, priority) if self.needs_priority else key
+
     def _shape(self, key: MatchKey) -> MatchKey:
         keys = self.decl.keys
         if len(key) != len(keys):
@@ -352,7 +371,7 @@ class Table:
 
     def _writable(self, key: MatchKey, priority: int) -> TableEntry:
         shaped = self._shape(key)
-        entry = self._entries.get((shaped, priority))
+        entry = self._entries.get(self._name(shaped, priority))
         if self.decl.entries_const or (entry is not None and entry.is_const):
             raise ConstTable(f"table {self.name}: the entry [{self.show_key(shaped)}] is const")
         if entry is None:
@@ -371,7 +390,7 @@ class Table:
             )
         if priority > _LARGEST_PRIORITY:
             raise ValueTooLarge(f"table {self.name}: priority {priority} exceeds 63 bits")
-        if (shaped, priority) in self._entries:
+        if self._name(shaped, priority) in self._entries:
             raise EntryExists(f"table {self.name} has an entry [{self.show_key(shaped)}] already")
         if len(self._entries) >= self.size:
             raise full("table", self.name, self.size)
@@ -380,15 +399,19 @@ class Table:
     def _place(
         self, shaped: MatchKey, priority: int, aim: Callable[[TableEntry], None]
     ) -> TableEntry:
-        entry = TableEntry(shaped, priority, self._handles + 1, self._storage)
+        entry = TableEntry(shaped, self._storage)
+        if self.needs_priority:
+            more = entry.extras()
+            more.priority, more.order = priority, self._orders + 1
         aim(entry)
-        self._handles += 1
+        self._orders += 1
         self._enter(entry)
         return entry
 
     def _enter(self, entry: TableEntry) -> None:
-        self._entries[entry.key, entry.priority] = entry
-        self._index.add(entry)
+        self._entries[self._name(entry.key, entry.priority)] = entry
+        if self._index is not None:
+            self._index.add(entry)
         self._index_in_memory(entry)
         self._cache.clear()
 
@@ -400,6 +423,8 @@ class Table:
 
     def _set_extras(self, entry: TableEntry, metadata: bytes, idle_timeout_ns: int) -> None:
         entry.metadata = metadata
+        if not self._ages:
+            return
         entry.idle_timeout_ns = idle_timeout_ns
         entry.last_hit_ps = entry.notified_ps = self._clock.now_ps
         if idle_timeout_ns and self.on_idle_entry is not None:
@@ -474,7 +499,7 @@ class Table:
             entry.choice = None
         elif isinstance(entry.target, GroupRef):
             profile.group(entry.target.group_id).refs -= 1
-        entry.target = ActionCall(0)
+        entry.target = NOTHING
 
     def _restore_default(self) -> None:
         decl, entry = self.decl, self.default
@@ -500,4 +525,5 @@ class Table:
             self._storage.write(entry, 0)
             entry.target = ActionCall(self.decl.actions[const.action].p4info_id, const.args)
             entry.is_const = const.is_const
-            entry.last_hit_ps = entry.notified_ps = self._clock.now_ps
+            if self._ages:
+                entry.last_hit_ps = entry.notified_ps = self._clock.now_ps

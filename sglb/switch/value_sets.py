@@ -12,7 +12,7 @@ from sglb.p4.native import table_layout as lay
 from sglb.switch.errors import BadValue, EntryExists, ValueTooLarge, full
 from sglb.switch.keys import MatchField, matches, normalise
 from sglb.switch.locking import locked
-from sglb.switch.memory import Record, Slab, address_of
+from sglb.switch.memory import Arena, Record, Slab, address_of
 from sglb.switch.memory_index import make_memory_index
 
 
@@ -103,7 +103,7 @@ class ValueSetTable:
         self._stored = [
             _Member(key, order, self._slab.take()) for order, key in enumerate(self._members)
         ]
-        self._index = make_memory_index(self._layout, self._head)
+        self._index = make_memory_index(self._layout, self._head, Arena())
         if self._index is not None:
             for member in self._stored:
                 self._index.add(member)

@@ -55,7 +55,7 @@ class Bench:
         self.switch.on_transmit = lambda *frame: self.said.append(frame)
         self.switch.on_drop = lambda drop: self.said.append(drop)
         self.switch.on_idle = lambda table, entries: self.said.append(
-            (table.name, [entry.handle for entry in entries])
+            (table.name, [entry.key for entry in entries])
         )
         self.switch.digests.on_list = self.said.append
         (digest,) = self.switch.state.digest_ids.values()

@@ -45,7 +45,9 @@ class Bench:
             max_group_size=max_group_size,
         )
         self.table = Table(
-            make_decl([key("exact", 8)], implementation=0), VirtualClock(), profile=self.profile
+            make_decl([key("exact", 8)], implementation=0, direct_counter=0),
+            VirtualClock(),
+            profile=self.profile,
         )
 
     def members(self, *ids: int) -> None:

@@ -18,6 +18,7 @@ from sglb.switch.clock import PS_PER_NS, PS_PER_US, VirtualClock
 from sglb.switch.config import SwitchConfig
 from sglb.switch.digests import DigestConfig, DigestList
 from sglb.switch.errors import ConfigError, EntryExists, NoSuchEntry
+from sglb.switch.keys import MatchKey
 from sglb.switch.pktgen import TimerApp
 from sglb.switch.ports import Drop, DropReason
 from sglb.switch.pre import CloneSession, MulticastGroup, Replica
@@ -408,9 +409,9 @@ def test_digests_reach_the_control_plane() -> None:
 
 def test_idle_entries_reach_the_control_plane() -> None:
     bench = Bench()
-    told: list[tuple[int, str, int]] = []
+    told: list[tuple[int, str, MatchKey]] = []
     bench.switch.on_idle = lambda table, entries: told.extend(
-        (bench.clock.now_ps, table.name, e.handle) for e in entries
+        (bench.clock.now_ps, table.name, e.key) for e in entries
     )
     table = bench.switch.state.by_name("seen")
     assert isinstance(table, Table)
@@ -420,7 +421,11 @@ def test_idle_entries_reach_the_control_plane() -> None:
     bench.clock.run(until_ps=6 * US)
     bench.switch.receive(3, op(14, 1, 5))
     bench.clock.run(until_ps=27 * US)
-    assert told == [(16 * US, "I.seen", 1), (25 * US, "I.seen", 2), (26 * US, "I.seen", 1)]
+    assert told == [
+        (16 * US, "I.seen", (5,)),
+        (25 * US, "I.seen", (6,)),
+        (26 * US, "I.seen", (5,)),
+    ]
 
 
 def test_a_timeout_of_a_nanosecond_leaves_time_for_packets() -> None:
