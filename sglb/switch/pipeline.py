@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import cached_property
 
 from sglb.p4 import ir
+from sglb.p4.identity import once_for_each
 from sglb.p4.runtime import Engine, ExternFailure, PacketContext, Request
 from sglb.switch.clock import PS_PER_US, Scheduler
 from sglb.switch.config import SwitchConfig
@@ -87,13 +89,19 @@ def _header_sizes(code: ir.Program) -> tuple[tuple[int, int, tuple[int, ...]], .
     )
 
 
+@once_for_each(16)
+def field_slots(code: ir.Program) -> FieldSlots:
+    """The slots of a program, for all switches that run it."""
+    return FieldSlots(code)
+
+
 class Pipeline:
     """One loaded program at work. Implements `traffic.Egress`."""
 
     def __init__(
         self,
         code: ir.Program,
-        engine: Engine,
+        make_engine: Callable[[], Engine],
         *,
         config: SwitchConfig,
         clock: Scheduler,
@@ -108,8 +116,8 @@ class Pipeline:
         self.retired = False
         self.recorder: TraceRecorder | None = None
         self._code = code
-        self._engine = engine
-        self._slots = FieldSlots(code)
+        self._make_engine = make_engine
+        self._slots = field_slots(code)
         self._config = config
         self._clock = clock
         self._ports = ports
@@ -119,6 +127,11 @@ class Pipeline:
         self._digest_ids = digest_ids
         self._lose = lose
         self._transmit = transmit
+
+    @cached_property
+    def _engine(self) -> Engine:
+        """Made with the first packet: switches whose packets run elsewhere need none."""
+        return self._make_engine()
 
     # --- ingress ---
 

@@ -188,7 +188,7 @@ class Switch:
                     profile.port_changed(number)
         pipeline = Pipeline(
             program.ir,
-            self._make_engine(program, state),
+            self._engine_maker(program, state),
             config=self.config,
             clock=self.clock,
             ports=self.ports,
@@ -229,11 +229,17 @@ class Switch:
                 self._traffic.flush(port, DropReason.RELOADED)
         self.replication.reset()
 
-    def _make_engine(self, program: CompiledProgram, state: ProgramState) -> Engine:
-        reference = Interpreter(program.ir, state.pipeline, self._rng, state.hashes)
+    def _engine_maker(self, program: CompiledProgram, state: ProgramState) -> Callable[[], Engine]:
+        """What makes the engine; raises now what making it would."""
+
+        def reference() -> Interpreter:
+            return Interpreter(program.ir, state.pipeline, self._rng, state.hashes)
+
         if self.engine == "interpreter":
-            return reference
-        return NativeEngine(compile_native(program.ir), state.machine, reference)
+            interpreter = reference()
+            return lambda: interpreter
+        native = compile_native(program.ir)
+        return lambda: NativeEngine(native, state.machine, reference())
 
     def set_custom_crc(self, name: str, model: CrcModel) -> None:
         """Gives `crc16_custom` or `crc32_custom` other parameters, for `hash` and selectors.

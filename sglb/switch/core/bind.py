@@ -25,6 +25,7 @@ from sglb.switch.core.rows import row_free
 from sglb.switch.core.switch import inject, retire, set_live
 from sglb.switch.core.wires import set_carrier, settle, unsent
 from sglb.switch.errors import ConfigError
+from sglb.switch.memory import Arena
 from sglb.switch.pktgen import PacketGenerator, TimerApp
 from sglb.switch.ports import DropReason
 from sglb.switch.pre import CloneSession
@@ -45,7 +46,7 @@ class CoreSwitch:
         self.switch = switch
         self._native: NativeProgram | None = None
         self._machine: npt.NDArray[np.int64] | None = None
-        self._digests = np.zeros(_DIGEST_WORDS, dtype=np.int64)
+        self._digests = Arena().take(8 * _DIGEST_WORDS).view(np.int64)
         world = memory.world
         self._record = int(world.w[m.NODES_AT]) + node * m.NODE_WORDS
         self._ports = {n: memory.port(node, n) for n in switch.ports}

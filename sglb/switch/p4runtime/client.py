@@ -8,6 +8,7 @@ in events of its own, `delay_ps` later, never in the middle of a packet's proces
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from finsy import (
@@ -36,6 +37,14 @@ class ClientError(P4RuntimeError):
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}"
+
+
+@lru_cache(maxsize=8)
+def _schema(p4info: bytes) -> P4Schema:
+    """The schema of a P4Info; the clients of a fabric's switches share it."""
+    schema = P4Schema(p4i.P4Info.FromString(p4info))
+    schema.set_p4runtime_version(P4RuntimeVersion.parse(API_VERSION))
+    return schema
 
 
 class InProcessClient:
@@ -118,9 +127,7 @@ class InProcessClient:
                 Code.FAILED_PRECONDITION,
                 f"switch {self.service.switch.name} has no program: set_pipeline first",
             )
-        schema = P4Schema(response.config.p4info)
-        schema.set_p4runtime_version(P4RuntimeVersion.parse(API_VERSION))
-        return schema
+        return _schema(response.config.p4info.SerializeToString(deterministic=True))
 
     def set_pipeline(
         self,

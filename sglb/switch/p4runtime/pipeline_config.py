@@ -40,10 +40,24 @@ _Get = p4r.GetForwardingPipelineConfigRequest
 
 @dataclass(slots=True)
 class _Installed:
-    """A config with the handlers that serve it."""
+    """A config with the handlers that serve it.
 
-    config: p4r.ForwardingPipelineConfig
+    `config` None is that of a program which the switch was given otherwise: its P4Info.
+    """
+
+    config: p4r.ForwardingPipelineConfig | None
     bound: BoundPipeline
+
+    def fill(self, message: p4r.ForwardingPipelineConfig, response_type: int) -> None:
+        """Writes the parts of the config that were asked for."""
+        config = self.config
+        message.SetInParent()
+        if config is not None and config.HasField("cookie"):
+            message.cookie.CopyFrom(config.cookie)
+        if response_type in (_Get.ALL, _Get.P4INFO_AND_COOKIE):
+            message.p4info.CopyFrom(self.bound.p4info if config is None else config.p4info)
+        if config is not None and response_type in (_Get.ALL, _Get.DEVICE_CONFIG_AND_COOKIE):
+            message.p4_device_config = config.p4_device_config
 
 
 @dataclass(slots=True)
@@ -94,8 +108,7 @@ class PipelineConfigs:
             self._live is not None and self._live.bound.state is self._switch.state
         ):
             return
-        config = p4r.ForwardingPipelineConfig(p4info=program.p4info)
-        self._live = _Installed(config, self._bind_live(program))
+        self._live = _Installed(None, self._bind_live(program))
 
     def get(self, response_type: int) -> p4r.GetForwardingPipelineConfigResponse:
         """The answer to GetForwardingPipelineConfig; its config is unset when there is none."""
@@ -104,15 +117,8 @@ class PipelineConfigs:
         response = p4r.GetForwardingPipelineConfigResponse()
         self._follow_switch()
         installed = self._saved or self._live
-        if installed is None:
-            return response
-        response.config.SetInParent()
-        if installed.config.HasField("cookie"):
-            response.config.cookie.CopyFrom(installed.config.cookie)
-        if response_type in (_Get.ALL, _Get.P4INFO_AND_COOKIE):
-            response.config.p4info.CopyFrom(installed.config.p4info)
-        if response_type in (_Get.ALL, _Get.DEVICE_CONFIG_AND_COOKIE):
-            response.config.p4_device_config = installed.config.p4_device_config
+        if installed is not None:
+            installed.fill(response.config, response_type)
         return response
 
     def set(self, request: p4r.SetForwardingPipelineConfigRequest) -> None:

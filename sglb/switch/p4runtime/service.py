@@ -370,7 +370,7 @@ class P4RuntimeService:
             raise P4RuntimeError(
                 Code.FAILED_PRECONDITION, "no forwarding pipeline config is committed"
             )
-        self.switch.packet_out(bound.packet_out.pack(request.packet))
+        self.switch.packet_out(bound.codecs.packet_out.pack(request.packet))
 
     def digest_ack(self, request: p4r.StreamMessageRequest, role: RoleState) -> None:
         """Takes a DigestListAck; raises what a StreamError has to say."""
@@ -416,7 +416,7 @@ class P4RuntimeService:
             self.lost_packet_ins += 1
             return
         try:
-            packet = bound.packet_in.unpack(frame)
+            packet = bound.codecs.packet_in.unpack(frame)
         except P4RuntimeError:
             self.lost_packet_ins += 1
             return
