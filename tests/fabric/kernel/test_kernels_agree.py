@@ -16,29 +16,29 @@ from sglb.fabric.simulation import Simulation
 
 WORKLOADS: dict[str, Any] = {
     "permutation": {"permutation": {"bytes": 200_000}},
-    "all-to-all": {"all_to_all": {"bytes_per_pair": 20_000}},
-    "incast": {"incast": {"to": "h0", "fan_in": 11, "bytes": 100_000}},
+    "all-to-all": {"all_to_all": {"bytes_per_pair": 60_000}},
+    "incast": {"incast": {"to": "h0", "fan_in": 7, "bytes": 150_000}},
     "ring": {"ring_all_reduce": {"bytes": 240_000}},
 }
 FAULTS: dict[str, Any] = {
     "permutation": [{"at_us": 12, "down": "leaf1-spine0"}, {"at_us": 40, "up": "leaf1-spine0"}],
     "all-to-all": [{"at_us": 15, "rate": {"link": "leaf0-spine1", "gbps": 40}}],
     "incast": [],
-    "ring": [{"at_us": 10, "loss": {"link": "leaf2->spine1", "data": 0.05}}],
+    "ring": [{"at_us": 10, "loss": {"link": "leaf1->spine1", "data": 0.05}}],
 }
 
 
 def crossed(workload: str, policy: str, pfc: bool, dcqcn: bool) -> Scenario:
-    """Twelve hosts on three leaves; XOFF is low, so that what may be paused is."""
+    """Eight hosts on two leaves; XOFF is low, so that what may be paused is."""
     switch: dict[str, Any] = {"ecn": {"kmin_bytes": 5_000, "kmax_bytes": 60_000}}
     if pfc:
         switch["buffer"] = {
             "total_bytes": 8_000_000,
             "classes": [{"class": 3, "lossless": True, "scheduling": "dwrr"}],
         }
-        switch["pfc"] = {"enabled": True, "xoff_bytes": 20_000}
+        switch["pfc"] = {"enabled": True, "xoff_bytes": 12_000}
     return fabric(
-        topology=leaf_spine(3, 2, 4),
+        topology=leaf_spine(2, 2, 4),
         workload=WORKLOADS[workload],
         faults=FAULTS[workload],
         switch=switch,
@@ -107,16 +107,16 @@ def test_the_grid_has_what_it_is_about() -> None:
 
 def test_the_same_seed_gives_the_same_bytes_whatever_the_jobs() -> None:
     keys: dict[str, Any] = {
-        "topology": leaf_spine(3, 2, 4),
+        "topology": leaf_spine(2, 2, 4),
         "workload": WORKLOADS["permutation"],
         "faults": FAULTS["ring"],
         "policies": ["spray", "glb"],
     }
     found = run(fabric(**keys), program=program(), jobs=1).to_json()
     assert run(fabric(**keys), program=program(), jobs=2).to_json() == found
-    other = run(fabric(**keys, seed=2), program=program(), jobs=1)
-    completions = {p: r["completion_us"] for p, r in json.loads(found)["policies"].items()}
-    assert {p: r.completion_us for p, r in other.policies.items()} != completions
+    other = run(fabric(**keys, seed=2), program=program(), policies=["spray"], jobs=1)
+    before = json.loads(found)["policies"]["spray"]["completion_us"]
+    assert other.policies["spray"].completion_us != before
 
 
 # --- the reference engine -------------------------------------------------------------------------
@@ -129,10 +129,10 @@ HOLE = [
 
 
 def plain(policy: str, workload: str, faults: list[Any], *, ties: bool) -> Scenario:
-    """Nine hosts; without `ties` no two links have the same delay."""
+    """Six hosts; without `ties` no two links have the same delay."""
     keys: dict[str, Any] = {
-        "topology": leaf_spine(3, 3, 3),
-        "workload": {**WORKLOADS, "incast": {"incast": {"to": "h0", "fan_in": 8, "bytes": 50_000}}}[
+        "topology": leaf_spine(3, 2, 2),
+        "workload": {**WORKLOADS, "incast": {"incast": {"to": "h0", "fan_in": 5, "bytes": 50_000}}}[
             workload
         ],
         "faults": faults,

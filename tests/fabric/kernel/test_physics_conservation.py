@@ -58,7 +58,7 @@ BUFFERS: list[dict[str, Any]] = [
 ]
 
 
-@settings(max_examples=8)
+@settings(max_examples=6)
 @given(
     workload=WORKLOADS,
     faults=FAULTS,
