@@ -86,6 +86,8 @@ class Writer:
 
     def _simple(self) -> str:
         place = self._one_of(self._name(), f"w[{self._name()} & 7]", f"h[{self._name()} & 15]")
+        # Python 3.11.2 gets `a, a = 1, 2` wrong.
+        other = next(name for name in ("b", "c", "a") if name != place)
         one, two = self.value(2), self.value(1)
         op = self._one_of("+", "-", "*", "//", "%", "&", "|", "^", "<<", ">>")
         return self._one_of(
@@ -93,8 +95,8 @@ class Writer:
             f"{self._name()} = {place} = {one}",
             f"{place} {op}= {one}",
             f"{place} {op}= total(world, {two})",
-            f"{self._name()}, {place} = {one}, {two}",
-            f"a, {place} = mixed(world, {one}, {two})",
+            f"{other}, {place} = {one}, {two}",
+            f"{other}, {place} = mixed(world, {one}, {two})",
             f"total(world, {one})",
             f"if {self.test(1)}: return {self._name()}, {two}, a",
         )
