@@ -24,7 +24,7 @@ from controller.diff import (
     identity,
     normal,
 )
-from controller.encode import Encoder
+from controller.encode import Encoder, HeldPart
 from controller.paths import LinkState
 from controller.plan import OWNED_TABLES, PlanInputs, plan_parts
 from sglb.switch.p4runtime.status import Code, P4RuntimeError
@@ -88,14 +88,6 @@ class Repair:
         return tuple(describe(e, self.schema) for e in entities)
 
 
-@dataclass(frozen=True, slots=True)
-class _HeldPart:
-    """A part of the plan that a switch holds, and what it followed from (see `plan.Part`)."""
-
-    basis: Hashable
-    entities: Holdings
-
-
 @dataclass(slots=True)
 class _Known:
     """What the controller knows of one switch; `held` None: to be read back first."""
@@ -105,7 +97,7 @@ class _Known:
     encoder: Encoder
     order: dict[int, int] = field(default_factory=dict)
     initial: dict[int, p4r.Action] = field(default_factory=dict)
-    held: dict[Hashable, _HeldPart] | None = None
+    held: dict[Hashable, HeldPart] | None = None
 
 
 class Controller:
@@ -207,12 +199,12 @@ class Controller:
         parts = plan_parts(self._inputs, switch_id)
         before = known.held or {}
         # Only what follows from something else than before is worked out and compared.
-        desired = {
-            part.key: before[part.key]
-            if part.key in before and before[part.key].basis == part.basis
-            else _HeldPart(part.basis, known.encoder.holdings(part.entities()))
-            for part in parts
-        }
+        desired: dict[Hashable, HeldPart] = {}
+        for part in parts:
+            same = before.get(part.key)
+            if same is None or same.basis != part.basis:
+                same = known.encoder.part(part)
+            desired[same.key] = same
         old = [held.entities for key, held in before.items() if desired.get(key) is not held]
         new = [part.entities for key, part in desired.items() if before.get(key) is not part]
         held = self._read(switch_id) if known.held is None else Holdings.union(old)

@@ -10,9 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-import networkx as nx
-
-from controller.paths import LinkState, Paths
+from controller.paths import LinkState, LiveLinks, Paths
 from sglb.fabric.topology import Node, NodeKind, Topology
 from sglb.syncmesh.dataplane import (
     BANKS,
@@ -55,7 +53,7 @@ class Layout:
         }
         #: Destination switch -> member ports in the healthy fabric.
         self.members = {
-            d.id: tuple(m.port for m in fabric.healthy(d.id).members(switch.id))
+            d.id: fabric.same(tuple(m.port for m in fabric.healthy(d.id).members(switch.id)))
             for d in fabric.destinations
             if d.id != switch.id
         }
@@ -70,13 +68,9 @@ class Layout:
 
     def _place_lanes(self) -> dict[int, Lane]:
         """A lane for each fabric port, the members of one group in one bank."""
-        together: nx.Graph = nx.Graph()
-        together.add_nodes_from(self.neighbours)
-        for ports in self.members.values():
-            nx.add_path(together, ports)
         lanes: dict[int, Lane] = {}
         used = [0] * BANKS
-        for cluster in sorted(nx.connected_components(together), key=min):
+        for cluster in _joined(self.neighbours, set(self.members.values())):
             if len(cluster) > LANES:
                 raise PlanError(
                     f"switch {self.switch.name}: {len(cluster)} ports share destinations, the "
@@ -88,7 +82,7 @@ class Layout:
                     f"switch {self.switch.name}: {len(self.neighbours)} fabric ports do not fit "
                     f"the program's {BANKS} banks of {LANES} lanes"
                 )
-            for port in sorted(cluster):
+            for port in cluster:
                 lanes[port] = Lane(bank, used[bank])
                 used[bank] += 1
         return dict(sorted(lanes.items()))
@@ -182,31 +176,65 @@ class Layout:
         }
 
 
+def _joined(ports: Iterable[int], groups: Iterable[tuple[int, ...]]) -> list[list[int]]:
+    """The ports in clusters, sorted, where two of one group are in one cluster."""
+    cluster_of = {port: [port] for port in ports}
+    for group in groups:
+        for port in group[1:]:
+            first, second = cluster_of[group[0]], cluster_of[port]
+            if first is not second:
+                first += second
+                cluster_of.update(dict.fromkeys(second, first))
+    clusters = {id(cluster): cluster for cluster in cluster_of.values()}
+    return sorted(sorted(cluster) for cluster in clusters.values())
+
+
+class _PathsOfState:
+    """The paths of one state, each worked out when it is asked for."""
+
+    def __init__(self, topology: Topology, state: LinkState) -> None:
+        self.state = state
+        self._topology = topology
+        self._live = LiveLinks(topology, state)
+        self._found: dict[int, Paths] = {}
+
+    def to(self, destination: int) -> Paths:
+        """Those toward a destination."""
+        found = self._found.get(destination)
+        if found is None:
+            found = Paths(self._topology, self.state, destination, self._live)
+            self._found[destination] = found
+        return found
+
+
 class FabricLayout:
     """The layouts of all switches of a topology."""
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
         self.destinations = tuple(s for s in topology.switches if topology.hosts_of(s.id))
-        self._healthy: dict[int, Paths] = {}
-        self._recent: tuple[LinkState | None, dict[int, Paths]] = (None, {})
+        self._healthy = _PathsOfState(topology, LinkState.healthy(topology))
+        self._recent = self._healthy
         self._layouts: dict[int, Layout] = {}
+        self._ports: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    def same(self, ports: tuple[int, ...]) -> tuple[int, ...]:
+        """One object for equal ports, of which many switches have the same."""
+        return self._ports.setdefault(ports, ports)
 
     def healthy(self, destination: int) -> Paths:
         """Paths toward a destination with every link up."""
-        if destination not in self._healthy:
-            state = LinkState.healthy(self.topology)
-            self._healthy[destination] = Paths(self.topology, state, destination)
-        return self._healthy[destination]
+        return self._healthy.to(destination)
 
     def paths(self, state: LinkState, destination: int) -> Paths:
         """Paths toward a destination in some state; kept as long as the same state is asked for."""
-        if self._recent[0] is not state:
-            self._recent = (state, {})
-        found = self._recent[1]
-        if destination not in found:
-            found[destination] = Paths(self.topology, state, destination)
-        return found[destination]
+        if self._recent.state is not state:
+            if state == self._healthy.state:
+                self._healthy.state = state
+                self._recent = self._healthy
+            else:
+                self._recent = _PathsOfState(self.topology, state)
+        return self._recent.to(destination)
 
     def layout(self, switch_id: int) -> Layout:
         """The layout of a switch. Raises `PlanError` when the program is too small for it."""

@@ -8,18 +8,16 @@ destination cannot loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-import networkx as nx
-
-from sglb.fabric.topology import Link, NodeKind, Topology
+from sglb.fabric.topology import NodeKind, Topology
 
 _TIER = {NodeKind.LEAF: 0, NodeKind.SPINE: 1, NodeKind.CORE: 2}
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """A port of a group and the capacity of the paths behind it, in bit/s.
 
     The capacity is min(link, what the neighbour can send on toward the destination), the neighbour's
@@ -47,47 +45,72 @@ class LinkState:
         return LinkState({i: r for i, r in self.rate_bps.items() if i not in link_ids})
 
 
+class LiveLinks:
+    """What every destination's paths follow from: the live links between switches, in one state."""
+
+    def __init__(self, topology: Topology, state: LinkState) -> None:
+        tier = {n.id: _TIER[n.kind] for n in topology.switches}
+        #: Switch -> (port, neighbour, rate in bit/s, tiers up to the neighbour), in port order.
+        self.hops: dict[int, tuple[tuple[int, int, int, int], ...]] = {
+            switch: tuple(
+                (port, other, state.rate_bps[link.id], tier[other] - tier[switch])
+                for port, link in topology.ports(switch).items()
+                if (other := link.other(switch)) in tier and link.id in state.rate_bps
+            )
+            for switch in tier
+        }
+        #: Equal members of different switches and destinations are kept once.
+        self.known: dict[tuple[Member, ...], tuple[Member, ...]] = {}
+
+
 class Paths:
-    """Members toward one destination switch, for every switch, under one link state."""
+    """Members toward one destination switch, for every switch, under one link state.
 
-    def __init__(self, topology: Topology, state: LinkState, destination: int) -> None:
-        self._topology = topology
-        self._state = state
+    `live` is that of the same topology and state, if there is one already.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        state: LinkState,
+        destination: int,
+        live: LiveLinks | None = None,
+    ) -> None:
+        self._live = live or LiveLinks(topology, state)
         self._destination = destination
-        self._tier = {n.id: _TIER[n.kind] for n in topology.switches}
-        self._below = self._distances_below()
-        self._left = self._distances()
+        below = self._distances_below()
+        self._below = frozenset(below)
+        self._left = self._distances(below)
         self._capacity: dict[int, int] = {}
-
-    def _hops(self, switch: int) -> Iterator[tuple[int, Link, int]]:
-        """(port, link, neighbour) for every live link to a switch, in port order."""
-        for port, link in self._topology.ports(switch).items():
-            other = link.other(switch)
-            if other in self._tier and link.id in self._state.rate_bps:
-                yield port, link, other
 
     def _distances_below(self) -> dict[int, int]:
         """Hops to the destination by descending alone, for the switches that can."""
-        graph = nx.DiGraph()
-        graph.add_node(self._destination)
-        for switch in self._tier:
-            for _, _, other in self._hops(switch):
-                if self._tier[other] < self._tier[switch]:
-                    graph.add_edge(other, switch)
-        found: dict[int, int] = nx.single_source_shortest_path_length(graph, self._destination)
+        hops = self._live.hops
+        found = {self._destination: 0}
+        frontier = [self._destination]
+        while frontier:
+            higher = []
+            for switch in frontier:
+                for _, other, _, up in hops[switch]:
+                    if up > 0 and other not in found:
+                        found[other] = found[switch] + 1
+                        higher.append(other)
+            frontier = higher
         return found
 
-    def _distances(self) -> dict[int, int]:
-        """Hops to the destination, for every switch with a path; `_below` where there is one."""
-        left = dict(self._below)
+    def _distances(self, below: dict[int, int]) -> dict[int, int]:
+        """Hops to the destination, for every switch with a path; `below` where there is one."""
+        hops = self._live.hops
+        left = dict(below)
         frontier = sorted(left, key=lambda s: (left[s], s))
         while frontier:
             reached: dict[int, int] = {}
             for switch in frontier:
-                for _, _, other in self._hops(switch):
-                    if other not in self._below and self._tier[other] <= self._tier[switch]:
-                        distance = left[switch] + 1
-                        if distance < min(left.get(other, 1 << 30), reached.get(other, 1 << 30)):
+                distance = left[switch] + 1
+                for _, other, _, up in hops[switch]:
+                    if up <= 0 and other not in below:
+                        nearest = min(left.get(other, 1 << 30), reached.get(other, 1 << 30))
+                        if distance < nearest:
                             reached[other] = distance
             left.update(reached)
             frontier = sorted(reached, key=lambda s: (left[s], s))
@@ -99,18 +122,17 @@ class Paths:
 
     def members(self, switch: int) -> tuple[Member, ...]:
         """The switch's members in port order; empty at the destination and where there is no path."""
-        if switch == self._destination or switch not in self._left:
+        left = self._left
+        if switch == self._destination or switch not in left:
             return ()
+        descends, nearer = switch in self._below, left[switch] - 1
         found = []
-        for port, link, other in self._hops(switch):
-            descends = self._tier[other] < self._tier[switch]
-            if descends == (switch in self._below) and (
-                self._left.get(other, -1) == self._left[switch] - 1
-            ):
-                rate = self._state.rate_bps[link.id]
+        for port, other, rate, up in self._live.hops[switch]:
+            if (up < 0) == descends and left.get(other, -1) == nearer:
                 onward = self.capacity_bps(other)
                 found.append(Member(port, other, rate if onward is None else min(rate, onward)))
-        return tuple(found)
+        members = tuple(found)
+        return self._live.known.setdefault(members, members)
 
     def capacity_bps(self, switch: int) -> int | None:
         """What the switch can send on toward the destination; None at the destination itself."""

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from finsy import Action, Match, P4MulticastGroupEntry, P4TableEntry
 
@@ -120,12 +120,14 @@ class Part:
     """Some of a switch's entities; no two parts of a switch have one in common.
 
     `key` names the part, whatever the state of the links. `basis` is what its entities follow from of
-    `PlanInputs.state` and `incarnations`: while it stays the same, so do they.
+    `PlanInputs.state` and `incarnations`: while it stays the same, so do they. With `common` they
+    follow from nothing else of the switch: all switches have the same for the same key and basis.
     """
 
     key: Hashable
     basis: Hashable
     entities: Callable[[], Iterable[Entity]]
+    common: bool = False
 
 
 def plan_parts(inputs: PlanInputs, switch_id: int) -> list[Part]:
@@ -141,8 +143,20 @@ def plan_switch(inputs: PlanInputs, switch_id: int) -> list[Entity]:
     return [entity for part in plan_parts(inputs, switch_id) for entity in part.entities()]
 
 
-#: The members of a group: ports, and in which proportion they share.
+#: The members of a group: ports, and in which proportion they share; and the same with their lanes.
 _Shape = tuple[tuple[int, int], ...]
+_Shares = tuple[tuple[int, int], ...]
+#: Group, bank and lanes that lead to a destination, and the profile with its remote quality.
+_Basis = tuple[tuple[int, int, int], int]
+
+
+class _Way(NamedTuple):
+    """How a switch reaches some destinations: by the slots of `group`, which `shares` says."""
+
+    group: int
+    shape: _Shape
+    shares: _Shares
+    place: tuple[int, int, int]
 
 
 def _shape(members: tuple[Member, ...], weighted: bool) -> _Shape:
@@ -166,7 +180,9 @@ class _Plan:
     def parts(self) -> Iterator[Part]:
         yield Part("fixed", None, self._fixed)
         yield Part("identity", self._in.incarnations.get(self._id, 1), self._identities)
-        yield from self._groups()
+        ports = tuple(self._topology.ports(self._id))
+        yield Part("watermarks", ports, partial(self._watermarks, ports), common=True)
+        yield from self._destinations()
         rates = tuple(self._rate_bps(port) for port in self._layout.lanes)
         yield Part("qualities", rates, self._qualities)
         for subject in self._layout.subjects:
@@ -174,30 +190,39 @@ class _Plan:
             key = ("subject", subject.index)
             yield Part(key, capacity_bps, partial(self._subject, subject, capacity_bps))
 
-    def _groups(self) -> Iterator[Part]:
+    def _destinations(self) -> Iterator[Part]:
         """Destinations, and the groups that they share: one for all with the same shares of paths.
 
         A group has the number of the first destination that uses it.
         """
         weighted = self._in.policy == "glb" and self._in.model.switch.capacity_slots
-        numbers: dict[_Shape, int] = {}
+        ways: dict[tuple[Member, ...], _Way] = {}
         for destination, own in self._layout.groups.items():
             members = self._members[destination]
-            if not members:
-                continue  # no entry: the data plane counts what has no path
-            shape = _shape(members, weighted)
-            if shape not in numbers:
-                numbers[shape] = own
-                yield Part(("group", own), shape, partial(self._group, own, shape))
-            entries = partial(self._destination, destination, numbers[shape], shape)
-            yield Part(("destination", destination), (numbers[shape], shape), entries)
+            if members and members not in ways:
+                way = ways[members] = self._way(own, _shape(members, weighted), ways.values())
+                if way.group == own:
+                    key, shares = ("group", own), way.shares
+                    yield Part(key, shares, partial(self._group, own, shares), common=True)
+            # Without a path there is no entry: the data plane counts what has none.
+            basis = (ways[members].place, self._profile(destination)) if members else None
+            entries = partial(self._destination, destination, basis)
+            yield Part(("destination", destination), basis, entries, common=True)
+
+    def _way(self, own: int, shape: _Shape, known: Iterable[_Way]) -> _Way:
+        """How to reach the destinations of these members, by the group of others if there is one."""
+        same = next((way for way in known if way.shape == shape), None)
+        if same is not None:
+            return same
+        lanes = tuple(self._layout.lanes[port] for port, _ in shape)
+        shares = tuple((lane.bit, share) for lane, (_, share) in zip(lanes, shape, strict=True))
+        return _Way(own, shape, shares, (own, lanes[0].bank, lane_set(lanes)))
 
     def _fixed(self) -> Iterator[Entity]:
         """What no fault changes."""
         yield P4MulticastGroupEntry(FABRIC_GROUP, replicas=list(self._layout.neighbours))
         yield from self._lanes()
-        yield from self._routes()
-        yield from self._watermarks()
+        yield from self._hosts()
 
     def _identities(self) -> Iterator[Entity]:
         yield self._switch_info()
@@ -232,21 +257,24 @@ class _Plan:
                 ),
             )
 
-    def _group(self, group: int, shape: _Shape) -> Iterator[P4TableEntry]:
-        yield from self._slots(group, shape)
+    def _group(self, group: int, shares: _Shares) -> Iterator[P4TableEntry]:
+        yield from self._slots(group, shares)
         yield P4TableEntry(T_MODES, match=Match(group=group), action=self._mode())
 
-    def _destination(self, destination: int, group: int, shape: _Shape) -> Iterator[P4TableEntry]:
-        lanes = tuple(self._layout.lanes[port] for port, _ in shape)
+    def _destination(self, destination: int, basis: _Basis | None) -> Iterator[P4TableEntry]:
+        yield from self._route(destination)
+        if basis is None:
+            return
+        (group, bank, lanes), profile = basis
         yield P4TableEntry(
             T_DESTINATIONS,
             match=Match(dst=destination),
             action=Action(
                 f"{INGRESS}.balance.set_group",
                 index=group,
-                of_bank=lanes[0].bank,
-                members=lane_set(lanes),
-                with_profile=self._profile(destination),
+                of_bank=bank,
+                members=lanes,
+                with_profile=profile,
             ),
         )
 
@@ -270,9 +298,9 @@ class _Plan:
             remote_state=int(policy == "glb"),
         )
 
-    def _slots(self, group: int, shape: _Shape) -> Iterator[P4TableEntry]:
-        for slot, names in enumerate(_turn(tuple(share for _, share in shape))):
-            bits = [self._layout.lanes[shape[n][0]].bit for n in names]
+    def _slots(self, group: int, shares: _Shares) -> Iterator[P4TableEntry]:
+        for slot, names in enumerate(_turn(tuple(share for _, share in shares))):
+            bits = [shares[n][0] for n in names]
             one, two, three = (*bits, 0, 0)[:3]
             yield P4TableEntry(
                 T_SLOTS,
@@ -280,22 +308,24 @@ class _Plan:
                 action=Action(f"{INGRESS}.balance.set_slot", one=one, two=two, three=three),
             )
 
-    def _routes(self) -> Iterator[P4TableEntry]:
-        to_host, to_switch = f"{INGRESS}.route.to_host", f"{INGRESS}.route.to_switch"
+    def _hosts(self) -> Iterator[P4TableEntry]:
+        """Routes to the switch's own hosts."""
         for host in self._topology.hosts_of(self._id):
             address = self._topology.address(host.id)
             port = self._topology.attachment(host.id).port(self._id)
-            action = Action(to_host, port=port, mac=int.from_bytes(address.mac))
+            mac = int.from_bytes(address.mac)
+            action = Action(f"{INGRESS}.route.to_host", port=port, mac=mac)
             for table, prefix in (
                 (T_ROUTING_V4, f"{address.ipv4}/32"),
                 (T_ROUTING_V6, f"{address.ipv6}/128"),
             ):
                 yield P4TableEntry(table, match=Match(prefix=prefix), action=action)
-        for destination in self._layout.members:
-            action = Action(to_switch, dst=destination)
-            v4, v6 = self._topology.prefix4(destination), self._topology.prefix6(destination)
-            for table, prefix in ((T_ROUTING_V4, str(v4)), (T_ROUTING_V6, str(v6))):
-                yield P4TableEntry(table, match=Match(prefix=prefix), action=action)
+
+    def _route(self, destination: int) -> Iterator[P4TableEntry]:
+        action = Action(f"{INGRESS}.route.to_switch", dst=destination)
+        v4, v6 = self._topology.prefix4(destination), self._topology.prefix6(destination)
+        for table, prefix in ((T_ROUTING_V4, str(v4)), (T_ROUTING_V6, str(v6))):
+            yield P4TableEntry(table, match=Match(prefix=prefix), action=action)
 
     # --- quality and notifications ---
 
@@ -367,9 +397,9 @@ class _Plan:
             ),
         )
 
-    def _watermarks(self) -> Iterator[P4TableEntry]:
+    def _watermarks(self, ports: Iterable[int]) -> Iterator[P4TableEntry]:
         unit = self._in.target.depth_unit_bytes
-        for port in self._topology.ports(self._id):
+        for port in ports:
             for traffic_class in _DATA_CLASSES:
                 ecn = self._in.model.switch.ecn_of(traffic_class)
                 kmin, kmax = ecn.kmin_bytes // unit, ecn.kmax_bytes // unit

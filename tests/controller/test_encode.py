@@ -7,6 +7,7 @@ import random
 import pytest
 from controller_kit import Bench, program
 from finsy import Action, Match, P4Schema, P4TableEntry
+from finsy.proto import p4r
 
 from controller.agents import allocation_of
 from controller.diff import Holdings
@@ -52,7 +53,8 @@ def test_what_an_entry_has_beside_its_action_is_kept() -> None:
     entry = P4TableEntry(
         T_SLOTS, match=Match(group=1, slot=0), action=action, metadata=b"x", controller_metadata=7
     )
-    [found] = Encoder(schema).holdings([entry]).by_identity.values()
+    [content] = Encoder(schema).holdings([entry]).by_identity.values()
+    found = p4r.Entity.FromString(content)
     assert (found.table_entry.metadata, found.table_entry.controller_metadata) == (b"x", 7)
 
 
@@ -105,6 +107,24 @@ def test_a_part_with_the_same_basis_has_the_same_entities(topology: dict[str, ob
                     assert dict(before[part.basis].by_identity) == dict(found.by_identity)
                 before[part.basis] = found
     assert shared > 20
+
+
+@pytest.mark.parametrize("topology", FABRICS, ids=["leaf_spine", "clos3"])
+def test_common_parts_are_the_same_on_all_switches(topology: dict[str, object]) -> None:
+    made = bench(topology)
+    encoder, inputs = Encoder(P4Schema(program().p4info)), inputs_of(made)
+    known: dict[object, tuple[int, Holdings]] = {}
+    shared = 0
+    for switch_id in made.switches:
+        for part in plan_parts(inputs, switch_id):
+            if part.common:
+                found = encoder.holdings(part.entities())
+                first, same = known.setdefault((part.key, part.basis), (switch_id, found))
+                shared += first != switch_id
+                assert dict(found.by_identity) == dict(same.by_identity)
+                kept = encoder.part(part)
+                assert encoder.part(part) is kept
+    assert shared > 10
 
 
 def test_updates_one_after_the_other_leave_what_a_new_controller_would_write() -> None:

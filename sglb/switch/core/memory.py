@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -106,15 +108,21 @@ class Memory:
 def build(nodes: Sequence[NodeSpec], sizes: Sizes) -> Memory:
     """A fabric's memory, switches first, then hosts. Raises `ConfigError` for what cannot be."""
     layout = _Layout(nodes, sizes)
-    world = _allocate(layout.words)
+    world = _allocate(layout.words, layout.dense_words)
     layout.fill(world)
     return Memory(world, sizes, tuple(nodes), tuple(layout.first_port), tuple(layout.numbers))
 
 
-def _allocate(words: int) -> World:
-    raw = np.zeros(words + _LINE_WORDS, dtype=np.int64)
-    skip = -raw.ctypes.data % abi.ROW_ALIGN // 8
-    w = raw[skip : skip + words]
+def _allocate(words: int, dense_words: int) -> World:
+    """Zeroed words from the system, which gives a page when it is touched first.
+
+    The first ones, of which most are touched, may come in large pages, which processors find sooner.
+    """
+    memory = mmap.mmap(-1, words * 8, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a kernel without large pages
+            memory.madvise(mmap.MADV_HUGEPAGE, 0, dense_words * 8)
+    w = np.frombuffer(memory, dtype=np.int64)
     return World(w, w.view(np.int32), w.view(np.uint8), w.ctypes.data)
 
 
@@ -156,16 +164,25 @@ class _Layout:
 
     def _place(self) -> None:
         sizes, switches, ports = self.sizes, self.switches, self.ports
-        wanted: dict[int, int] = {
+        dense: dict[int, int] = {
             m.NODES_AT: len(self.nodes) * m.NODE_WORDS,
             m.PORTS_AT: ports * m.PORT_WORDS,
             m.QUEUES_AT: ports * m.CLASSES * m.QUEUE_WORDS,
             m.GROUPS_AT: ports * m.CLASSES * m.GROUP_WORDS,
-            m.ROWS_AT: sizes.rows * self.row_words,
             m.HEAPS_AT: len(self.nodes) * m.HEAP_WORDS,
             m.EVENTS_AT: sum(self.events) * m.EVENT_WORDS,
             m.PROGRAMS_AT: max(1, switches) * m.PROGRAM_WORDS,
+            m.CONFIG_AT: sizes.configs * m.CFG_WORDS,
+            m.DEAD_AT: ports * self._dead_words,
+            m.DROPS_AT: (ports + len(self.nodes)) * m.DROP_REASONS,
+            **sizes.sections,
+            m.ROWS_AT: sizes.rows * self.row_words,
+        }
+        # Of what follows little is ever used, here and there.
+        sparse: dict[int, int] = {
             m.LOG_AT: sizes.log_records * m.LOG_WORDS,
+            m.FAMILIES_AT: sizes.rows * m.FAMILY_WORDS,
+            m.CPU_AT: sizes.rows * m.CPU_WORDS,
             m.BLOBS_AT: sizes.blobs * (_lines(-(-sizes.blob_bytes // 8))),
             m.TIMERS_AT: switches
             * m.TIMERS
@@ -173,22 +190,19 @@ class _Layout:
             m.COPIES_AT: switches * sizes.copies * m.COPY_WORDS,
             m.MCAST_AT: switches * MCAST_GROUPS * m.MCAST_WORDS,
             m.CLONES_AT: switches * sizes.clone_sessions * m.CLONE_WORDS,
-            m.DROPS_AT: (ports + len(self.nodes)) * m.DROP_REASONS,
-            m.FAMILIES_AT: sizes.rows * m.FAMILY_WORDS,
-            m.DEAD_AT: ports * self._dead_words,
-            m.CPU_AT: sizes.rows * m.CPU_WORDS,
-            m.CONFIG_AT: sizes.configs * m.CFG_WORDS,
         }
-        wanted.update(sizes.sections)
         self.at: dict[int, int] = {}
-        place = m.HEADER_WORDS
-        for section, words in wanted.items():
+        self.scratch = m.HEADER_WORDS
+        self.port_tables = self.scratch + 2 * _lines(-(-sizes.header_bytes // 8))
+        place = self.port_tables + _lines(len(self.nodes) * SWITCH_PORTS // 2)
+        for section, words in dense.items():
             self.at[section] = place
             place += _lines(words)
-        self.scratch = place
-        place += 2 * _lines(-(-sizes.header_bytes // 8))
-        self.port_tables = place
-        self.words = place + _lines(len(self.nodes) * SWITCH_PORTS // 2)
+        self.dense_words = place
+        for section, words in sparse.items():
+            self.at[section] = place
+            place += _lines(words)
+        self.words = place
 
     @property
     def _dead_words(self) -> int:
