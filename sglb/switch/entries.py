@@ -98,7 +98,7 @@ class TableEntry:
         self.target: Target = NOTHING
         self.more: _More | None = None
         self._storage = storage
-        self._number = storage.take(self.hit)
+        self._number = storage.slab.take_number()
 
     def extras(self) -> _More:
         """What lies apart, for changes."""
@@ -186,22 +186,14 @@ class EntryStorage:
     def nothing(self) -> OwnRecord:
         """A record with which nothing runs."""
         record = self.slab.take()
-        self.data.write(record.bytes, record.at * lay.WORD, NO_ACTION, ())
+        self.data.write(record, NO_ACTION, ())
         return record
-
-    def take(self, hit: bool) -> int:
-        """The number of a fresh record, with which nothing runs."""
-        number = self.slab.take_number()
-        record = self.slab.record(number)
-        start = record.at * lay.WORD
-        self.data.write(record.bytes, start, NO_ACTION, ())
-        record.bytes[start + lay.HIT] = hit
-        return number
 
     def write(self, entry: TableEntry, choice: int) -> None:
         """Tells native code what an entry runs; `choice` is the address of a choice, or 0."""
         record = entry.record
-        self.data.write(record.bytes, record.at * lay.WORD, entry.action, entry.args)
+        self.data.write(record, entry.action, entry.args)
+        record.bytes[record.at * lay.WORD + lay.HIT] = entry.hit
         if self.layout.choice is not None:
             record.words[record.at + self.layout.choice // lay.WORD] = choice
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
@@ -42,6 +43,16 @@ def aligned_bytes(size_bytes: int, *, zeroed: bool = True) -> NDArray[np.uint8]:
     return raw[start : start + size_bytes]
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Memory as its large piece shows it: views of the whole of that, and where this one begins."""
+
+    words: memoryview
+    bytes: memoryview
+    start_byte: int
+    address: int
+
+
 class Arena:
     """Zeroed memory for things that live as long as it does; what nobody touches costs nothing.
 
@@ -50,17 +61,34 @@ class Arena:
     """
 
     def __init__(self) -> None:
-        self._rest = np.empty(0, dtype=np.uint8)
+        self._chunk = np.empty(0, dtype=np.uint8)
+        self._used = 0
+        self._views: tuple[memoryview, memoryview] | None = None
 
     def take(self, size_bytes: int) -> NDArray[np.uint8]:
         """Zeroed bytes that begin at a cache line."""
+        start = self._take(size_bytes)
+        return self._chunk[start : start + size_bytes]
+
+    def piece(self, size_bytes: int) -> Piece:
+        """The same for many small things: with views that they share."""
+        start = self._take(size_bytes)
+        if self._views is None:
+            self._views = self._chunk.view(np.uint64).data, self._chunk.data
+        words, bytes_ = self._views
+        return Piece(words, bytes_, start, address_of(self._chunk) + start)
+
+    def _take(self, size_bytes: int) -> int:
         room = -(-size_bytes // lay.RECORD_ALIGN) * lay.RECORD_ALIGN
-        if room > len(self._rest):
+        if self._used + room > len(self._chunk):
             flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
             chunk = mmap.mmap(-1, max(room, _ARENA_CHUNK_BYTES), flags)
-            self._rest = np.frombuffer(chunk, dtype=np.uint8)
-        taken, self._rest = self._rest[:size_bytes], self._rest[room:]
-        return taken
+            self._chunk = np.frombuffer(chunk, dtype=np.uint8)
+            self._used = 0
+            self._views = None
+        start = self._used
+        self._used += room
+        return start
 
 
 class Record:
@@ -108,7 +136,7 @@ class Slab:
         self._arena = arena or Arena()
         self._free: list[int] = []
         self._used = 0
-        self._chunks: list[tuple[memoryview, memoryview, int]] = []
+        self._pieces: list[Piece] = []
 
     def take(self) -> OwnRecord:
         """A zeroed record."""
@@ -119,9 +147,9 @@ class Slab:
         if self._free:
             return self._free.pop()
         number = self._used
-        if number == _FIRST_RECORDS * ((1 << len(self._chunks)) - 1):
-            chunk = self._arena.take(self._stride * _FIRST_RECORDS << len(self._chunks))
-            self._chunks.append((chunk.view(np.uint64).data, chunk.data, address_of(chunk)))
+        if number == _FIRST_RECORDS * ((1 << len(self._pieces)) - 1):
+            room = self._stride * _FIRST_RECORDS << len(self._pieces)
+            self._pieces.append(self._arena.piece(room))
         self._used += 1
         # Slabs of many switches count alike: they share the objects that numbers are.
         return _NUMBERS[number] if number < len(_NUMBERS) else number
@@ -129,11 +157,12 @@ class Slab:
     def record(self, number: int) -> Record:
         """Where a record lies."""
         step = number // _FIRST_RECORDS + 1
-        chunk = step.bit_length() - 1
-        words, bytes_, start = self._chunks[chunk]
-        place = number - _FIRST_RECORDS * ((1 << chunk) - 1)
+        level = step.bit_length() - 1
+        piece = self._pieces[level]
+        place = number - _FIRST_RECORDS * ((1 << level) - 1)
         offset = place * self._stride + self._before
-        return Record(words, bytes_, offset // lay.WORD, start + offset)
+        at = (piece.start_byte + offset) // lay.WORD
+        return Record(piece.words, piece.bytes, at, piece.address + offset)
 
     def give_back(self, number: int) -> None:
         """The record's memory is free again."""
@@ -157,8 +186,9 @@ class ActionData:
             for action, offsets in zip(table.actions, layout.params, strict=True)
         ]
 
-    def write(self, data: memoryview, start: int, action: int, args: Sequence[int]) -> None:
-        """Writes into the record that begins at byte `start`; action -1 takes no data."""
+    def write(self, record: Record, action: int, args: Sequence[int], offset: int = 0) -> None:
+        """Writes into a record, `offset` bytes behind its begin; action -1 takes no data."""
+        data, start = record.bytes, record.at * lay.WORD + offset
         _ACTION.pack_into(data, start + lay.ACTION, action)
         if args:
             self._forms[action].write(data, start, args)

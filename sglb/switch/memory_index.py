@@ -82,6 +82,15 @@ def pack(values: Sequence[int], keys: Sequence[KeyShape]) -> int:
     return packed
 
 
+def pack_exact(key: MatchKey, widths: Sequence[int]) -> int:
+    """`pack` for a rule's key of exact fields alone."""
+    packed = 0
+    for field, width in zip(key, widths, strict=True):
+        assert isinstance(field, int)
+        packed = packed << width | field
+    return packed
+
+
 def masked(key: MatchKey, keys: Sequence[KeyShape]) -> tuple[int, int]:
     """A rule's key as packed value and mask. A range has mask 0: it is looked at apart."""
     values: list[int] = []
@@ -111,18 +120,18 @@ class DenseIndex:
     """Short exact keys: an array by key."""
 
     def __init__(self, layout: IndexLayout, head: NDArray[np.uint64], arena: Arena) -> None:
-        self._keys = layout.keys
+        self._widths = [key.width for key in layout.keys]
         self._memory = arena.take(lay.WORD << layout.bits).view(np.uint64)
         self._records = self._memory.data
         head[lay.HEAD_INDEX] = address_of(self._memory)
 
     def add(self, rule: StoredRule) -> None:
         """Takes a rule in."""
-        self._records[masked(rule.key, self._keys)[0]] = rule.record.address
+        self._records[pack_exact(rule.key, self._widths)] = rule.record.address
 
     def remove(self, rule: StoredRule) -> None:
         """Takes a rule out."""
-        self._records[masked(rule.key, self._keys)[0]] = 0
+        self._records[pack_exact(rule.key, self._widths)] = 0
 
 
 class Slots:
@@ -206,20 +215,23 @@ class HashIndex:
 
     def __init__(self, layout: IndexLayout, head: NDArray[np.uint64]) -> None:
         self._layout = layout
+        self._widths = [key.width for key in layout.keys]
         self._head = head
         self._slots = Slots(layout.words)
         self._lead()
 
     def add(self, rule: StoredRule) -> None:
         """Takes a rule in."""
-        packed, _ = masked(rule.key, self._layout.keys)
+        packed = pack_exact(rule.key, self._widths)
         store_key(rule, self._layout, packed)
+        address = self._slots.address
         self._slots.add(packed, rule.record.address)
-        self._lead()
+        if self._slots.address != address:
+            self._lead()
 
     def remove(self, rule: StoredRule) -> None:
         """Takes a rule out."""
-        packed, _ = masked(rule.key, self._layout.keys)
+        packed = pack_exact(rule.key, self._widths)
         self._slots.remove(packed, rule.record.address)
 
     def _lead(self) -> None:

@@ -15,7 +15,7 @@ from threading import RLock
 import numpy as np
 
 from sglb.p4 import ir
-from sglb.p4.native.table_layout import RECORD_ALIGN, WORD, RecordLayout
+from sglb.p4.native.table_layout import RECORD_ALIGN, RecordLayout
 from sglb.switch.errors import BadValue, EntryExists, InUse, NoSuchEntry, TableFull, full
 from sglb.switch.locking import locked
 from sglb.switch.memory import ActionData, ChoiceCell, Record, Slab, address_of
@@ -357,8 +357,7 @@ class ActionProfile:
 
     def _write_block(self, block: Record, call: ActionCall) -> None:
         for offset, data, index_of in self._tables:
-            start = block.at * WORD + offset
-            data.write(block.bytes, start, index_of(call.action_id), call.args)
+            data.write(block, index_of(call.action_id), call.args, offset)
 
     def _measure(self, weights: Sequence[int]) -> int:
         return len(weights) if self.sum_of_members else sum(weights)

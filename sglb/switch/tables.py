@@ -231,10 +231,21 @@ class Table:
         if not self.decl.keys:
             raise BadValue(f"table {self.name} has no key: only its default action can be set")
         self._check_idle(idle_timeout_ns)
-        shaped = self._check_room(key, priority)
+        shaped = self._check_room(self._shape(key), priority)
         self._check_target(target, default=False)
         entry = self._place(shaped, priority, lambda entry: self._aim(entry, target))
         self._set_extras(entry, metadata, idle_timeout_ns)
+        return entry
+
+    @locked
+    def insert_known(self, key: MatchKey, call: ActionCall, priority: int) -> TableEntry:
+        """`insert` for key, action and priority of an entry of a table with the same declaration.
+
+        Whether they suit it is known then. Raises `EntryExists` and `TableFull`.
+        """
+        self._check_room(key, priority)
+        entry = self._place(key, priority, lambda entry: self._aim(entry, call))
+        self._set_extras(entry, b"", 0)
         return entry
 
     @locked
@@ -381,8 +392,7 @@ class Table:
             )
         return entry
 
-    def _check_room(self, key: MatchKey, priority: int) -> MatchKey:
-        shaped = self._shape(key)
+    def _check_room(self, shaped: MatchKey, priority: int) -> MatchKey:
         if priority < 0 or (priority and not self.needs_priority):
             raise BadValue(
                 f"table {self.name}: priority {priority}, but "
@@ -520,7 +530,8 @@ class Table:
                 from_const(k.kind, e, k.width) for k, e in zip(keys, const.keys, strict=True)
             )
             priority = const.priority if self.needs_priority else 0
-            entry = self._place(self._check_room(key, priority), priority, lambda _: None)
+            shaped = self._check_room(self._shape(key), priority)
+            entry = self._place(shaped, priority, lambda _: None)
             entry.action, entry.args = const.action, const.args
             self._storage.write(entry, 0)
             entry.target = ActionCall(self.decl.actions[const.action].p4info_id, const.args)

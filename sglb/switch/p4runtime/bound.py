@@ -66,7 +66,7 @@ class BoundPipeline:
         self.profiles = self._bind_profiles()
         self.tables = self._bind_tables()
         clock = surroundings.clock
-        self.table_handler = TableHandler(self.tables, clock)
+        self.table_handler = TableHandler(self.tables, clock, self.codecs.known)
         digests = {d.preamble.id: d for d in self.p4info.digests}
         self.digest_handler = DigestHandler(digests, surroundings.digests, self.codecs.data)
         self.digest_ids = frozenset(digests)

@@ -18,6 +18,7 @@ from sglb.switch.p4runtime.direct import DirectResources
 from sglb.switch.p4runtime.match_fields import MatchCodec
 from sglb.switch.p4runtime.p4data import P4DataCodec
 from sglb.switch.p4runtime.packet_io import ControllerHeader
+from sglb.switch.p4runtime.table_entries import KnownEntries
 from sglb.switch.p4runtime.translation import Translations
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Codecs:
         self.keys = self._keys()
         self.resources = self._resources()
         self.value_sets = self._value_sets()
+        self.known = KnownEntries()
         self.packet_in = self._controller_header("packet_in")
         self.packet_out = self._controller_header("packet_out")
 

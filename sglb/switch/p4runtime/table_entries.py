@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from finsy.proto import p4i, p4r
 
@@ -20,6 +21,9 @@ from sglb.switch.p4runtime.match_fields import MatchCodec
 from sglb.switch.p4runtime.status import Code, P4RuntimeError
 from sglb.switch.profiles import ActionCall, GroupRef, MemberRef, OneShot
 from sglb.switch.tables import Table, TableEntry, Target
+
+#: Messages of entries that are kept in mind.
+_MOST_KNOWN: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +134,34 @@ class TableBinding:
         return message
 
 
-class TableHandler:
-    """TableEntry."""
+class KnownEntries:
+    """Plain entries that were taken before, by the bytes of their messages.
 
-    def __init__(self, tables: Mapping[int, TableBinding], clock: Scheduler) -> None:
+    Plain is an entry with key, priority and action alone. Switches of one program, and the tables of
+    one switch, get many of the same: what one has found out about them holds for all.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[bytes, tuple[int, MatchKey, int, ActionCall]] = {}
+        self.get = self._found.get
+
+    def put(self, data: bytes, table_id: int, entry: TableEntry) -> None:
+        """Keeps what an entry's message means."""
+        if isinstance(entry.target, ActionCall):
+            if len(self._found) >= _MOST_KNOWN:
+                self._found.clear()
+            self._found[data] = table_id, entry.key, entry.priority, entry.target
+
+
+class TableHandler:
+    """TableEntry. `known` may be shared by handlers for the same declarations and codecs."""
+
+    def __init__(
+        self, tables: Mapping[int, TableBinding], clock: Scheduler, known: KnownEntries
+    ) -> None:
         self._tables = tables
         self._clock = clock
+        self._known = known
 
     def object_id(self, entity: p4r.Entity) -> int:
         """The table's id."""
@@ -146,6 +172,11 @@ class TableHandler:
     def write(self, update: UpdateType, entity: p4r.Entity) -> Undo:
         """Inserts, changes or deletes an entry, or changes a default entry."""
         message = entity.table_entry
+        if update is UpdateType.INSERT:
+            data = message.SerializeToString()
+            known = self._known.get(data)
+            if known is not None:
+                return self._insert_known(*known)
         table = find(self._tables, "table", message.table_id)
         if message.is_const:
             raise table.bad("is_const cannot be set by a client")
@@ -161,7 +192,7 @@ class TableHandler:
             )
         match update:
             case UpdateType.INSERT:
-                return self._insert(table, message)
+                return self._insert(table, message, data)
             case UpdateType.MODIFY:
                 return self._modify(table, message)
             case _:
@@ -175,7 +206,12 @@ class TableHandler:
         if message.idle_timeout_ns and not table.has_timeout:
             raise table.bad("idle_timeout_ns is set, but the table has no support_timeout")
 
-    def _insert(self, table: TableBinding, message: p4r.TableEntry) -> Undo:
+    def _insert_known(self, table_id: int, key: MatchKey, priority: int, call: ActionCall) -> Undo:
+        state = self._tables[table_id].state
+        state.insert_known(key, call, priority)
+        return lambda: state.delete(key, priority)
+
+    def _insert(self, table: TableBinding, message: p4r.TableEntry, data: bytes) -> Undo:
         if not table.info.match_fields:
             raise table.bad("it has no key, so no entry can be inserted (set its default entry)")
         key, priority = table.key(message)
@@ -193,6 +229,8 @@ class TableHandler:
         )
         entry.cookie = message.controller_metadata
         resources.apply(entry, self._clock.now_ps)
+        if len(message.ListFields()) == 2 + bool(message.match) + bool(priority):
+            self._known.put(data, message.table_id, entry)
         return lambda: table.state.delete(key, priority)
 
     def _modify(self, table: TableBinding, message: p4r.TableEntry) -> Undo:
