@@ -65,14 +65,21 @@ class PortCounters:
 class Queue:
     """One class queue. Bytes count the packet as its headers stand after ingress."""
 
-    __slots__ = ("bytes", "cells", "max_bytes", "max_packets", "packets")
+    __slots__ = ("_packets", "bytes", "cells", "max_bytes", "max_packets")
 
     def __init__(self) -> None:
-        self.packets: deque[Packet] = deque()
+        self._packets: deque[Packet] | None = None
         self.bytes = 0
         self.cells = 0
         self.max_bytes = 0
         self.max_packets = 0
+
+    @property
+    def packets(self) -> deque[Packet]:
+        """What waits; made when asked for, as most queues of a fabric see no packet."""
+        if self._packets is None:
+            self._packets = deque()
+        return self._packets
 
 
 class Port:
@@ -82,6 +89,8 @@ class Port:
     """
 
     __slots__ = (
+        "_classes",
+        "_queues",
         "counters",
         "cuts",
         "detection",
@@ -89,7 +98,6 @@ class Port:
         "live",
         "number",
         "queued",
-        "queues",
         "rate_bps",
         "up",
         "waking",
@@ -102,12 +110,20 @@ class Port:
         self.cuts = 0
         self.detection: Handle | None = None
         self.counters = PortCounters()
-        self.queues = tuple(Queue() for _ in range(queues))
+        self._classes = queues
+        self._queues: tuple[Queue, ...] | None = None
         self.queued = 0
         self.free_ps = 0
         self.waking: Handle | None = None
         self.rate_bps: int | None = None
         self.set_rate(rate_bps)
+
+    @property
+    def queues(self) -> tuple[Queue, ...]:
+        """One for each class, made when asked for: the packets of a native fabric wait elsewhere."""
+        if self._queues is None:
+            self._queues = tuple(Queue() for _ in range(self._classes))
+        return self._queues
 
     def set_rate(self, rate_bps: int | None) -> None:
         """Changes the rate from the next frame on. Raises `ConfigError` for a rate below 1."""

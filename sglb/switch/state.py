@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import RLock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,13 @@ T = TypeVar("T")
 Stateful = Table | ValueSetTable | RegisterArray | CounterArray | MeterArray | ActionProfile
 
 
+#: What custom CRCs are until somebody gives them other parameters; nobody writes to these.
+_CUSTOM_CRCS: Final = {
+    name: np.array(lay.crc_words(model), dtype=np.uint64)
+    for name, model in (("crc16_custom", CRC16), ("crc32_custom", CRC32))
+}
+
+
 class ProgramState:
     """State of one loaded program.
 
@@ -60,10 +67,7 @@ class ProgramState:
         self._drop_port = drop_port
         self._active = False
         self._machine: NDArray[np.int64] | None = None
-        self._crcs = {
-            name: np.array(lay.crc_words(model), dtype=np.uint64)
-            for name, model in (("crc16_custom", CRC16), ("crc32_custom", CRC32))
-        }
+        self._crcs = dict(_CUSTOM_CRCS)
         code = program.ir
         self.hashes = HashAlgorithms(rng)
         self._arena = Arena()
@@ -138,15 +142,16 @@ class ProgramState:
     def set_custom_crc(self, name: str, model: CrcModel) -> None:
         """Gives a custom CRC other parameters. Raises as `HashAlgorithms.set_custom`."""
         self.hashes.set_custom(name, model)
-        self._crcs[name][:] = lay.crc_words(model)
+        self._crcs[name] = np.array(lay.crc_words(model), dtype=np.uint64)
+        if self._machine is not None:
+            self._point_to_crcs(self._machine)
 
     @locked
     def _make_machine(self) -> NDArray[np.int64]:
         code = self.program.ir
         machine = aligned_bytes(lay.machine_words(code) * lay.WORD).view(np.int64)
         machine[abi.DROP_PORT] = self._drop_port
-        machine[lay.CUSTOM_CRC16] = address_of(self._crcs["crc16_custom"])
-        machine[lay.CUSTOM_CRC32] = address_of(self._crcs["crc32_custom"])
+        self._point_to_crcs(machine)
         for index, table in enumerate(self.tables):
             machine[lay.table_word(index)] = table.share(address_of(machine))
         for index, instance in enumerate(self.pipeline.instances):
@@ -155,6 +160,10 @@ class ProgramState:
         for index, values in enumerate(self.value_sets):
             machine[lay.value_set_word(code, index)] = values.share()
         return machine
+
+    def _point_to_crcs(self, machine: NDArray[np.int64]) -> None:
+        machine[lay.CUSTOM_CRC16] = address_of(self._crcs["crc16_custom"])
+        machine[lay.CUSTOM_CRC32] = address_of(self._crcs["crc32_custom"])
 
     def _make(self, instance: ir.Instance) -> RegisterState | CounterState | MeterState | None:
         kind = instance.kind
