@@ -176,6 +176,7 @@ class RuleIndex:
         self._rules: dict[int, StoredRule] = {}
         self._buckets = 0
         self._vectors: BitVectors | None = None
+        head[lay.HEAD_VECTORS] = 0  # a value set's head may have led to those of its last members
 
     def add(self, rule: StoredRule) -> None:
         """Takes a rule in."""

@@ -222,3 +222,12 @@ def test_value_sets_hold_their_members(
             )
             assert values.contains(one) == held
             assert code.contains(values, one) == held
+
+
+def test_a_value_set_forgets_the_many_members_that_it_had() -> None:
+    leaves = (("ternary", 8), ("range", 8), ("lpm", 8))
+    values, code = ValueSetTable(set_decl(leaves)), native_set(leaves)
+    many = [((0, mask), (0, 0), (0, 0)) for mask in range(12)]
+    for members, held in ((many, True), ([], False), (many[:1], True), ([], False)):
+        values.replace(members)
+        assert code.contains(values, (0, 0, 0)) == held
