@@ -1,0 +1,1 @@
+"""Collectives that survive the network, and what that saves."""
