@@ -16,6 +16,7 @@ from sglb.cli import files
 from sglb.cli.entry import Interrupted, raise_on_sigint
 from sglb.cli.errors import INCOMPLETE, UserError, tell
 from sglb.cli.progress import RunProgress
+from sglb.cli.savings import savings_command
 from sglb.cli.serving import check_address, parse_ports, serve_switch
 from sglb.cli.table import FILE_WIDTH, show
 from sglb.fabric.packet_trace import TraceRequest
@@ -301,6 +302,9 @@ def switch_command(
     if exit_when_done and pcap_dir is None:
         raise UserError("--exit-when-done needs --pcap-dir: there is no input to be used up")
     serve_switch(None if program is None else files.program(program, include, define), options)
+
+
+app.command("savings")(savings_command)
 
 
 @app.command("version")

@@ -6,6 +6,7 @@ import traceback
 
 import typer
 
+from sglb.collective.savings import SettingsError
 from sglb.fabric.bounds import BoundError
 from sglb.fabric.control import ControlPlaneNotFoundError
 from sglb.fabric.packet_trace import TraceRequestError
@@ -28,7 +29,7 @@ class UserError(Exception):
 
 
 #: Errors that name file and line; no word needs to stand before them.
-_PLACED = (P4Errors, SourceError)
+_PLACED = (P4Errors, SettingsError, SourceError)
 _PLAIN = (
     BoundError,
     ControlPlaneNotFoundError,

@@ -26,8 +26,8 @@ _SAY = {
 def checked(data: Mapping[str, Any], where: Callable[[KeyPath], str] | None = None) -> Settings:
     """Settings from plain data, such as a YAML file's.
 
-    `where` gives what a complaint about a key path begins with (`FILE:LINE: `); without it that is
-    nothing. Raises `SettingsError` with one line for each problem, each naming its key.
+    `where` gives what a complaint about a key path begins with (`FILE:LINE: KEY`); without it that is
+    the key, dotted. Raises `SettingsError` with one line for each problem, each naming its key.
     """
     try:
         return Settings.model_validate(dict(data))
@@ -37,9 +37,8 @@ def checked(data: Mapping[str, Any], where: Callable[[KeyPath], str] | None = No
             if _of_other_kind(item):
                 continue
             path = item["loc"][: len(item["loc"]) - len(_tags(item))]
-            start = "" if where is None else where(path)
-            name = ".".join(str(part) for part in path)
-            lines.append(f"{start}{name}: {_say(item, path)}" if name else start + _say(item, path))
+            start = ".".join(map(str, path)) if where is None else where(path)
+            lines.append(f"{start}: {_say(item, path)}" if start else _say(item, path))
         raise SettingsError("\n".join(lines)) from None
 
 

@@ -154,7 +154,7 @@ def settings_at(settings: Settings, axes: Sequence[Axis], at: Sequence[Value]) -
     """The settings of one point. Raises `SettingsError` that names the key."""
     given = {name: getattr(settings, name) for name in settings.model_fields_set}
     swept = dict(zip([axis.key for axis in axes], at, strict=True))
-    return checked(given | swept, lambda _: "sweep: ")
+    return checked(given | swept)
 
 
 def sweep(
