@@ -88,13 +88,13 @@ def _repairs_under_way(policy: Policy, repair_h: float, age: Floats) -> Floats:
 def kept_share(policy: Policy, hours: float) -> float:
     """Share of a run of `hours` that ends up as kept work, all faults together.
 
-    `efficiency`, in which work and writing take longer by the mean speed and by the stalls. Exact
-    without degraded spans and stalls, and without faults that end the job; else slowness and restarts
-    are taken as independent, and the run as long.
+    `efficiency`, in which work and writing take longer by the mean speed and by the stalls; no stall
+    is under way with probability exp(-sum of rate x stall), as for degraded spans. Exact in a long run
+    for restarts, stalls or degraded spans alone; together they are taken as independent.
     """
     saved = ~policy.ends_job
     stalled = float((policy.rates[saved] * policy.stall_h[saved]).sum())
-    stretch = (1 + stalled) / mean_speed(policy, hours)
+    stretch = math.exp(stalled) / mean_speed(policy, hours)
     return (
         efficiency(
             policy.interval_h * stretch,

@@ -120,17 +120,23 @@ def _x_axis(axis: Axis) -> tuple[list[float], list[str]]:
         step = (_WIDTH - _LEFT - _RIGHT) / len(axis.values)
         xs = [_LEFT + (i + 0.5) * step for i in range(len(axis.values))]
     parts = [_rule(_LEFT, bottom, _WIDTH - _RIGHT, bottom, _INK)]
-    last = -math.inf
-    for at, value in zip(xs, axis.values, strict=True):
-        label = at_text((value,))
-        # A label needs about 7 px a character; those that would overlap are left out.
-        room = 3.5 * len(label) + 6
-        if at - room > last:
-            parts.append(_rule(at, bottom, at, bottom + 5, _INK))
-            parts.append(_text(at, bottom + 20, label, anchor="middle"))
-            last = at + room
+    parts += _labels(axis, xs, bottom)
     parts.append(_text((_LEFT + _WIDTH - _RIGHT) / 2, bottom + 46, axis.key, 13, anchor="middle"))
     return xs, parts
+
+
+def _labels(axis: Axis, xs: list[float], bottom: float) -> list[str]:
+    """Values below an axis; one that would run into the one before is left out."""
+    parts, last = [], -math.inf
+    for at, value in zip(xs, axis.values, strict=True):
+        label = at_text((value,))
+        # About 7 px a character, and some air.
+        half = 3.5 * len(label) + 4
+        if at - half > last:
+            parts.append(_rule(at, bottom, at, bottom + 5, _INK))
+            parts.append(_text(at, bottom + 20, label, anchor="middle"))
+            last = at + half
+    return parts
 
 
 def _y_axis(ticks: list[float], y: _Scale) -> list[str]:
@@ -172,16 +178,18 @@ def _cells(found: Sweep) -> list[str]:
             ink = "#fff" if abs(share) > 0.55 * largest else _INK
             at = y + high / 2 + 4
             parts.append(_text(x + wide / 2, at, f"{share:.2f}", 11, ink, "middle"))
-    for column, value in enumerate(columns.values):
-        at = left + (column + 0.5) * wide
-        parts.append(_text(at, bottom + 18, at_text((value,)), 11, anchor="middle"))
-    for row, value in enumerate(rows.values):
+    xs = [left + (column + 0.5) * wide for column in range(len(columns.values))]
+    parts += _labels(columns, xs, bottom)
+    apart = max(1, math.ceil(13 / high))
+    for row, value in list(enumerate(rows.values))[::apart]:
         at = bottom - (row + 0.5) * high
         parts.append(_text(left - 8, at + 4, at_text((value,)), 11, anchor="end"))
     middle = (_TOP + bottom) / 2
     return [
         *parts,
-        _text(left, _TOP - 10, "blue: failover saves; red: it costs more than it saves", 11, _GREY),
+        _text(
+            _LEFT, _TOP - 10, "blue: failover saves; red: it costs more than it saves", 11, _GREY
+        ),
         _text((left + _WIDTH - _RIGHT) / 2, bottom + 46, columns.key, 13, anchor="middle"),
         f'<g transform="translate(22 {middle:.1f}) rotate(-90)">'
         + _text(0, 0, rows.key, 13, anchor="middle")

@@ -61,7 +61,7 @@ def simulate(policies: Sequence[Policy], hours: float, runs: int, seed: int) -> 
     shares = np.cumsum(rates) / total if total else np.ones(1)
     # The last kind that can happen ends at 1 exactly, so that no draw falls behind it.
     shares[shares >= shares[-1]] = 1.0
-    jobs = [_Jobs(policy, runs) for policy in policies]
+    jobs = [Jobs(policy, runs) for policy in policies]
     now = np.zeros(runs)
     while True:
         if total:
@@ -80,8 +80,8 @@ def simulate(policies: Sequence[Policy], hours: float, runs: int, seed: int) -> 
             job.fault(now, kind, stretch, running)
 
 
-class _Jobs:
-    """One policy's job in all runs."""
+class Jobs:
+    """One policy's job in all runs: `advance` to the next fault, `fault`, and so on."""
 
     def __init__(self, policy: Policy, runs: int) -> None:
         self._policy = policy
