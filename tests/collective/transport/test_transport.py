@@ -1,0 +1,114 @@
+"""Messages between ranks without faults."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from transport_kit import on_all, ranks, settings
+
+from sglb.collective.transport import AbortedError, MismatchError, WaitTimeoutError
+
+SIZES = [0, 1, 60, 64 << 10, (64 << 10) + 1, 300_000, 3_000_001]
+
+
+@pytest.mark.parametrize("rails", [1, 2])
+def test_messages_of_all_sizes_arrive_both_ways(rails: int) -> None:
+    with ranks(2, settings(rails)) as made:
+        source = [random.Random(n).randbytes(size) for n, size in enumerate(SIZES)]
+
+        def exchange(rank: int) -> list[bytearray]:
+            mine = made[rank]
+            into = [bytearray(size) for size in SIZES]
+            found = [mine.recv(1 - rank, 7, buffer) for buffer in into]
+            sent = [mine.send(1 - rank, 7, data) for data in source]
+            for transfer in found + sent:
+                transfer.wait(20)
+            return into
+
+        for into in on_all(2, exchange):
+            assert [bytes(data) for data in into] == source
+
+
+def test_messages_that_come_before_their_receive_keep_their_order() -> None:
+    with ranks(2) as made:
+        sent = [made[0].send(1, n % 2, bytes([n]) * (n * 30_000)) for n in range(10)]
+        buffers = {n: bytearray(n * 30_000) for n in range(10)}
+        order = [1, 3, 0, 5, 2, 7, 4, 9, 6, 8]
+        found = [made[1].recv(0, n % 2, buffers[n]) for n in order]
+        for transfer in found + sent:
+            transfer.wait(20)
+        assert all(bytes(data) == bytes([n]) * (n * 30_000) for n, data in buffers.items())
+
+
+def test_any_source_takes_what_came_first_and_says_from_whom() -> None:
+    with ranks(3) as made:
+        into = bytearray(5)
+        made[2].send(0, 9, b"hello").wait(10)
+        first = made[0].recv_any(9, into)
+        first.wait(10)
+        assert (first.peer, bytes(into)) == (2, b"hello")
+        second = made[0].recv_any(9, into)
+        with pytest.raises(WaitTimeoutError):
+            second.wait(0.02)
+        large = made[1].send(0, 9, b"world")
+        second.wait(10)
+        large.wait(10)
+        assert (second.peer, bytes(into)) == (1, b"world")
+
+
+def test_many_early_messages_stay_within_the_budget_and_all_arrive() -> None:
+    with ranks(2, settings(1, eager_bytes=1000, eager_budget_bytes=5000)) as made:
+        sent = [made[0].send(1, 1, bytes([n]) * 1000) for n in range(50)]
+        assert sum(not transfer.done for transfer in sent) == 45  # 5 fit the budget
+        for n in range(50):
+            into = bytearray(1000)
+            made[1].recv(0, 1, into).wait(10)
+            assert bytes(into) == bytes([n]) * 1000
+        for transfer in sent:
+            transfer.wait(10)
+
+
+@pytest.mark.parametrize("size", [100, 500_000])
+def test_sizes_that_differ_are_told_on_every_rank(size: int) -> None:
+    with ranks(3) as made:
+        into = bytearray(200)
+        transfers = [
+            made[0].send(1, 4, bytes(size), label="all_reduce #1 float32[25]"),
+            made[1].recv(0, 4, into, label=lambda: "broadcast #1 float64[25]"),
+            made[2].recv(0, 4, bytearray(3)),
+        ]
+        for rank in (1, 2):
+            with pytest.raises(MismatchError) as caught:
+                transfers[rank].wait(10)
+            words = str(caught.value)
+            assert f"rank 0 sent {size} bytes (all_reduce #1 float32[25]) to rank 1" in words
+            assert "expected 200 bytes (broadcast #1 float64[25])" in words
+        with pytest.raises(MismatchError):
+            made[0].recv(1, 1, into).wait(10)
+
+
+def test_operations_that_differ_are_told_though_sizes_agree() -> None:
+    with ranks(2) as made:
+        made[0].send(1, 4, b"abcd", fingerprint=1, label="sum")
+        with pytest.raises(MismatchError, match=r"operations differ: .*\(sum\).*\(max\)"):
+            made[1].recv(0, 4, bytearray(4), fingerprint=2, label="max").wait(10)
+
+
+def test_abort_ends_transfers_on_all_ranks() -> None:
+    with ranks(3) as made:
+        waiting = [made[rank].recv((rank + 1) % 3, 0, bytearray(8)) for rank in range(3)]
+        made[1].abort("out of memory")
+        for transfer in waiting:
+            with pytest.raises(AbortedError, match="rank 1 aborted: out of memory"):
+                transfer.wait(10)
+
+
+def test_callbacks_run_once_with_the_result() -> None:
+    with ranks(2) as made:
+        calls: list[object] = []
+        found = made[1].recv(0, 0, bytearray(3), done=calls.append)
+        made[0].send(1, 0, b"abc", done=calls.append).wait(10)
+        found.wait(10)
+        found.on_done(calls.append)
+        assert calls == [None, None, None]
