@@ -1,0 +1,108 @@
+"""Connections that break while messages are on their way: same bytes, nothing twice, clear errors."""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+import time
+
+import pytest
+from transport_kit import on_all, ranks, settings
+
+from sglb.collective.transport import PeerLostError, Transport
+from sglb.collective.transport.channel import Channel
+
+
+def channels(transport: Transport) -> list[Channel]:
+    with transport._group.engine.lock:
+        peers = transport._group.peers.values()
+        return [c for peer in peers for c in peer.channels.values()]
+
+
+def cut(channel: Channel) -> None:
+    """As a reset that both sides notice."""
+    stream = channel.stream
+    assert isinstance(stream, socket.socket)
+    try:
+        stream.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_cuts_at_random_moments_change_no_byte(seed: int) -> None:
+    chosen = settings(3, chunk_bytes=64 << 10, retry_s=0.01, probation_s=0.02, retry_max_s=0.05)
+    with ranks(3, chosen) as made:
+        over = threading.Event()
+        draw = random.Random(seed)
+
+        def vandal() -> None:
+            while not over.wait(draw.uniform(0.001, 0.02)):
+                there = channels(made[draw.randrange(3)])
+                if there:
+                    cut(draw.choice(there))
+
+        sizes = [draw.choice([0, 10, 5000, 70_000, 1_000_000, 4_000_000]) for _ in range(40)]
+
+        def exchange(rank: int) -> None:
+            right, left = (rank + 1) % 3, (rank + 2) % 3
+            for number, size in enumerate(sizes):
+                into = bytearray(size)
+                data = random.Random(f"{rank} {number}").randbytes(size)
+                found = made[rank].recv(left, number, into)
+                sent = made[rank].send(right, number, data)
+                found.wait(30)
+                sent.wait(30)
+                assert into == random.Random(f"{left} {number}").randbytes(size), (number, size)
+
+        thread = threading.Thread(target=vandal)
+        thread.start()
+        try:
+            on_all(3, exchange)
+        finally:
+            over.set()
+            thread.join()
+        assert sum(t.stats().failovers for t in made) > 10
+        assert sum(t.stats().replayed_bytes for t in made) > 0
+
+
+def test_a_lost_channel_comes_back_after_its_probation() -> None:
+    with ranks(2, settings(2, retry_s=0.02, probation_s=0.05)) as made:
+        cut(channels(made[0])[0])
+        deadline = time.monotonic() + 10
+        while any(sum(p.failbacks for p in t.stats().peers.values()) < 1 for t in made):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        stats = made[0].stats()
+        assert [c.up for c in stats.channels] == [True, True]
+        assert any("carries data again" in event for event in stats.events)
+        rail = made[0]._group.rails[0].name
+        assert any(f"rail {rail} to rank 1 ({rail}) is lost" in event for event in stats.events)
+
+
+def test_a_process_that_ended_is_an_error_at_once() -> None:
+    with ranks(2) as made:
+        waiting = made[0].recv(1, 0, bytearray(10))
+        group = made[1]._group
+        group.engine.stop()  # as if killed: no good-bye
+        with group.engine.lock:
+            group.closing = True
+            for channel in list(group.peers[0].channels.values()):
+                group.engine.forget(channel.stream.fileno())
+                channel.shut()
+            group._doors.close()
+        with pytest.raises(PeerLostError, match="rank 1 has ended"):
+            waiting.wait(10)
+
+
+def test_a_peer_that_closed_in_good_order_is_an_error_only_for_those_who_want_more() -> None:
+    with ranks(2) as made:
+        first = bytearray(100_000)
+        found = made[0].recv(1, 0, first)
+        sent = made[1].send(0, 0, b"x" * 100_000)
+        found.wait(10)
+        sent.wait(10)
+        made[1].close()
+        with pytest.raises(PeerLostError, match="rank 1 has closed"):
+            made[0].recv(1, 0, bytearray(10)).wait(10)
