@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo figures test lint types borders unit clean
+.PHONY: setup collective demo figures test lint types borders unit clean
 
 setup: $(VENV)/.ready
 
@@ -14,12 +14,20 @@ $(VENV)/.ready: requirements.txt pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+# PyTorch, for sglb/collective and its tests alone.
+collective: $(VENV)/.collective
+
+$(VENV)/.collective: $(VENV)/.ready requirements-collective.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements-collective.txt
+	@touch $@
+
 demo: setup
 	$(BIN)/sglb run examples/leafspine-failover.yaml
 
-# Runs the demo again and rewrites its stored result and the table in the README.
+# Runs what README and docs/savings.md show again and rewrites their tables.
 figures: setup
 	$(BIN)/python bench/figures.py
+	$(BIN)/python bench/savings.py
 
 test: lint types borders unit
 
@@ -27,13 +35,13 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: setup
+types: collective
 	$(BIN)/mypy
 
 borders: setup
 	$(BIN)/lint-imports
 
-unit: setup
+unit: collective
 	$(BIN)/pytest -n auto
 
 clean:

@@ -1,0 +1,102 @@
+"""Which algorithm a collective takes, by size and number of ranks.
+
+All ranks choose alike, since sizes are equal on all of them. Results depend on the algorithm (the order
+of additions) and so on the sizes here, but not on what the network does.
+"""
+
+from __future__ import annotations
+
+from sglb.collective.algorithms import direct, pairwise, ring, tree
+from sglb.collective.algorithms.exchange import Exchange, Reducer
+
+__all__ = [
+    "Exchange",
+    "Reducer",
+    "all_gather",
+    "all_reduce",
+    "broadcast",
+    "pairwise",
+    "reduce",
+    "reduce_scatter",
+    "tree",
+]
+
+DIRECT_RANKS = (
+    8  #: up to so many ranks all talk to all; the memory for that grows with their number
+)
+SMALL_BYTES = 16 << 10  #: below, hops cost more than bytes
+_SMALLEST_PIECE = 256 << 10
+_LARGEST_PIECE = 2 << 20
+
+
+def _piece_bytes(segment_bytes: int) -> int:
+    """Small enough to overlap transfer and addition, large enough to spare messages; a power of two."""
+    piece = _SMALLEST_PIECE
+    while piece < _LARGEST_PIECE and piece * 8 <= segment_bytes:
+        piece *= 2
+    return piece
+
+
+def all_reduce(x: Exchange, data: memoryview, reducer: Reducer) -> None:
+    """`data` becomes the reduction of all ranks' `data`."""
+    if x.size == 1:
+        reducer.finish(data)
+    elif x.size <= DIRECT_RANKS and len(data) <= SMALL_BYTES:
+        direct.all_reduce_at_once(x, data, reducer)
+    elif x.size <= DIRECT_RANKS:
+        direct.all_reduce(x, data, reducer, _piece_bytes(len(data) // x.size))
+    elif len(data) <= SMALL_BYTES:
+        tree.all_reduce(x, data, reducer)
+    else:
+        ring.all_reduce(x, data, reducer, _piece_bytes(len(data) // x.size))
+
+
+def reduce(
+    x: Exchange, data: memoryview, out: memoryview | None, root: int, reducer: Reducer
+) -> None:
+    """`out` on `root` (which may be `data`) becomes the reduction; None and unchanged data elsewhere."""
+    if x.size == 1:
+        if out is not None and out is not data:
+            out[:] = data
+        reducer.finish(data if out is None else out)
+    elif len(data) > SMALL_BYTES:
+        piece = _piece_bytes(len(data) // x.size)
+        direct.reduce_in_segments(x, data, out, root, reducer, piece)
+    elif x.size <= DIRECT_RANKS:
+        direct.reduce(x, data, out, root, reducer)
+    else:
+        tree.reduce(x, data, out, root, reducer)
+
+
+def broadcast(x: Exchange, data: memoryview, root: int) -> None:
+    """`data` becomes what `root` has."""
+    if x.size == 1:
+        return
+    if len(data) <= SMALL_BYTES:
+        tree.broadcast(x, data, root)
+    else:
+        ring.broadcast(x, data, root, _piece_bytes(len(data)))
+
+
+def all_gather(x: Exchange, own: memoryview, outputs: list[memoryview]) -> None:
+    """`outputs[p]` becomes rank p's `own`; `outputs[rank]` may be `own` itself."""
+    if x.size <= DIRECT_RANKS:
+        direct.all_gather(x, own, outputs)
+    else:
+        ring.all_gather(x, own, outputs, _LARGEST_PIECE)
+
+
+def reduce_scatter(
+    x: Exchange, inputs: list[memoryview], out: memoryview, reducer: Reducer
+) -> None:
+    """`out` becomes the reduction of all ranks' `inputs[rank]`, from which it is separate."""
+    if x.size == 1:
+        out[:] = inputs[0]
+        reducer.finish(out)
+    elif x.size <= DIRECT_RANKS:
+        sent = direct.reduce_scatter(x, inputs, out, reducer, _piece_bytes(len(out)))
+        for messages in sent.values():
+            for message in messages:
+                x.wait(message)
+    else:
+        ring.reduce_scatter(x, inputs, out, reducer, _piece_bytes(len(out)))

@@ -1,0 +1,53 @@
+"""What an algorithm sees of the network: messages of one operation, a deadline, memory to work in."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Pending(Protocol):
+    """A message on its way, as the transport knows it."""
+
+
+class Reducer(Protocol):
+    """How elements are combined. `itemsize` in bytes; views are whole elements."""
+
+    itemsize: int
+
+    def combine(self, first: memoryview, second: memoryview, out: memoryview) -> None:
+        """`out = first (op) second`; `out` may be either of them."""
+
+    def finish(self, out: memoryview) -> None:
+        """Completes a reduction over all ranks (the division of an average)."""
+
+
+class Exchange(Protocol):
+    """One operation on one rank.
+
+    Messages between two ranks meet in the order in which they are sent and received, separately for each
+    `part`. Memory given to `send` and `recv` is in use until `wait` has returned for the message. All of
+    these raise the operation's error: a peer that does something else, a timeout, a lost peer.
+    """
+
+    rank: int
+    size: int
+
+    def send(self, peer: int, data: memoryview, part: int = 0) -> Pending:
+        """Starts to send."""
+
+    def recv(self, peer: int, into: memoryview, part: int = 0) -> Pending:
+        """Starts to receive exactly `len(into)` bytes."""
+
+    def wait(self, pending: Pending) -> None:
+        """Until the message has arrived whole: here, or at the peer."""
+
+    def scratch(self, nbytes: int) -> memoryview:
+        """Memory with any content that is this operation's until it ends."""
+
+    def private(self, data: memoryview) -> memoryview:
+        """A copy that need not be waited for: it lives until it has arrived."""
+
+
+def others(x: Exchange) -> list[int]:
+    """The other ranks, from the next one on, so that not all begin with the same one."""
+    return [(x.rank + step) % x.size for step in range(1, x.size)]

@@ -1,0 +1,594 @@
+"""The `torch.distributed` backend `reccl`: what torch calls, checked and handed to the algorithms.
+
+Tensors are on the CPU, or on an accelerator and staged through pinned host memory. A call with
+`async_op=False` runs in the calling thread. Argument errors are ValueErrors raised before anything is
+sent; all later ones are `CollectiveError`s on every rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import (
+    AllgatherOptions,
+    AllreduceCoalescedOptions,
+    AllreduceOptions,
+    AllToAllOptions,
+    BarrierOptions,
+    BroadcastOptions,
+    GatherOptions,
+    ReduceOptions,
+    ReduceScatterOptions,
+    ScatterOptions,
+)
+from torch.distributed import ProcessGroup, Store
+
+from sglb.collective import algorithms, sparse
+from sglb.collective.errors import CollectiveTimeoutError
+from sglb.collective.group import Body, Group
+from sglb.collective.operation import Call, call_of
+from sglb.collective.reduce import Operator, Reducer
+from sglb.collective.staging import Staged, all_back, overlap
+from sglb.collective.transport import Settings
+from sglb.collective.work import CollectiveWork
+
+NAME = "reccl"
+
+Tensors = list[torch.Tensor]
+
+
+class ReCCL(ProcessGroup):
+    """One rank of a process group. `settings` of the transport are the environment's by default."""
+
+    def __init__(
+        self,
+        store: Store,
+        rank: int,
+        size: int,
+        timeout: timedelta,
+        settings: Settings | None = None,
+        global_ranks: Sequence[int] = (),
+    ) -> None:
+        super().__init__(rank, size)
+        self._store = store
+        self._group = Group(store, rank, size, timeout.total_seconds(), settings, global_ranks)
+
+    def getBackendName(self) -> str:  # noqa: N802 - torch's name
+        """`reccl`."""
+        return NAME
+
+    # Reductions.
+
+    def allreduce(self, tensors: Tensors, opts: AllreduceOptions | None = None) -> CollectiveWork:
+        """Every rank gets the reduction of all ranks' tensors, in place."""
+        opts = opts or AllreduceOptions()
+        tensor = _only(tensors, "all_reduce")
+        operator = Operator.of(opts.reduceOp)
+        if tensor.layout is not torch.strided:
+            return self._start(
+                call_of("all_reduce", tensor.dtype, tuple(tensor.shape), f"sparse {operator.name}"),
+                sparse.all_reduce(tensor, operator),
+                tensors,
+                opts,
+            )
+        reducer = Reducer(operator, tensor.dtype, self.size())
+        staged = Staged(operator.scaled(tensor), write=True, target=tensor)
+
+        def body(x: algorithms.Exchange) -> None:
+            algorithms.all_reduce(x, staged.view, reducer)
+            staged.back()
+
+        return self._start(_call("all_reduce", [tensor], operator.name), body, tensors, opts)
+
+    def allreduce_coalesced(
+        self, tensors: Tensors, opts: AllreduceCoalescedOptions | None = None
+    ) -> CollectiveWork:
+        """`allreduce` of several tensors of one type, as one."""
+        opts = opts or AllreduceCoalescedOptions()
+        _alike(tensors, "all_reduce_coalesced")
+        operator = Operator.of(opts.reduceOp)
+        reducer = Reducer(operator, tensors[0].dtype, self.size())
+        flat = operator.scaled(torch.cat([t.detach().reshape(-1) for t in tensors]))
+        staged = Staged(flat, write=True)
+        parts = flat.split([t.numel() for t in tensors])
+
+        def body(x: algorithms.Exchange) -> None:
+            algorithms.all_reduce(x, staged.view, reducer)
+            staged.back()
+            for tensor, part in zip(tensors, parts, strict=True):
+                tensor.detach().copy_(part.view(tensor.shape))
+
+        return self._start(
+            _call("all_reduce_coalesced", tensors, operator.name), body, tensors, opts
+        )
+
+    def reduce(self, tensors: Tensors, opts: ReduceOptions | None = None) -> CollectiveWork:
+        """Rank `opts.rootRank` gets the reduction; other ranks' tensors stay as they are."""
+        opts = opts or ReduceOptions()
+        tensor = _only(tensors, "reduce")
+        root = self._rank_of(opts.rootRank, "reduce")
+        operator = Operator.of(opts.reduceOp)
+        reducer = Reducer(operator, tensor.dtype, self.size())
+        mine = root == self.rank()
+        staged = Staged(operator.scaled(tensor), write=mine, target=tensor)
+
+        def body(x: algorithms.Exchange) -> None:
+            algorithms.reduce(x, staged.view, staged.view if mine else None, root, reducer)
+            staged.back()
+
+        call = _call("reduce", [tensor], f"{operator.name} to {root}")
+        return self._start(call, body, tensors, opts)
+
+    def reduce_scatter(
+        self,
+        output_tensors: Tensors,
+        input_tensors: list[Tensors],
+        opts: ReduceScatterOptions | None = None,
+    ) -> CollectiveWork:
+        """Rank r gets the reduction of all ranks' r-th input."""
+        output = _only(output_tensors, "reduce_scatter")
+        inputs = self._one_each(_only(input_tensors, "reduce_scatter"), "reduce_scatter")
+        _alike([output, *inputs], "reduce_scatter")
+        _same_size(output, inputs[self.rank()], "reduce_scatter")
+        return self._reduce_scatter("reduce_scatter", [(output, inputs)], opts)
+
+    def reduce_scatter_single(
+        self,
+        output_tensor: torch.Tensor,
+        input_tensor: torch.Tensor,
+        opts: ReduceScatterOptions | None = None,
+    ) -> CollectiveWork:
+        """`reduce_scatter` of equal parts of one tensor."""
+        pair = (output_tensor, self._parts(input_tensor, output_tensor, "reduce_scatter_tensor"))
+        return self._reduce_scatter("reduce_scatter_tensor", [pair], opts)
+
+    def reduce_scatter_single_coalesced(
+        self,
+        output_tensors: Tensors,
+        input_tensors: Tensors,
+        opts: ReduceScatterOptions | None = None,
+    ) -> CollectiveWork:
+        """Several `reduce_scatter_single`, as one operation."""
+        kind = "reduce_scatter_tensor_coalesced"
+        pairs = [
+            (output, self._parts(whole, output, kind))
+            for output, whole in zip(output_tensors, input_tensors, strict=True)
+        ]
+        return self._reduce_scatter(kind, pairs, opts)
+
+    _reduce_scatter_base = reduce_scatter_single
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def _reduce_scatter(
+        self,
+        kind: str,
+        pairs: list[tuple[torch.Tensor, Tensors]],
+        opts: ReduceScatterOptions | None,
+    ) -> CollectiveWork:
+        opts = opts or ReduceScatterOptions()
+        operator = Operator.of(opts.reduceOp)
+        jobs = []
+        for output, inputs in pairs:
+            shared = any(overlap(output, one) for one in inputs)
+            target = Staged(output, read=False, write=True, apart=shared)
+            sources = [Staged(operator.scaled(one)) for one in inputs]
+            jobs.append((target, sources, Reducer(operator, output.dtype, self.size())))
+
+        def body(x: algorithms.Exchange) -> None:
+            for target, sources, reducer in jobs:
+                views = [source.view for source in sources]
+                algorithms.reduce_scatter(x, views, target.view, reducer)
+                target.back()
+
+        call = _call(kind, [one for _, inputs in pairs for one in inputs], operator.name)
+        return self._start(call, body, [output for output, _ in pairs], opts)
+
+    # Copies.
+
+    def broadcast(self, tensors: Tensors, opts: BroadcastOptions | None = None) -> CollectiveWork:
+        """Every rank gets the tensor of rank `opts.rootRank`."""
+        opts = opts or BroadcastOptions()
+        tensor = _only(tensors, "broadcast")
+        root = self._rank_of(opts.rootRank, "broadcast")
+        mine = root == self.rank()
+        staged = Staged(tensor, read=mine, write=not mine)
+
+        def body(x: algorithms.Exchange) -> None:
+            algorithms.broadcast(x, staged.view, root)
+            staged.back()
+
+        return self._start(_call("broadcast", [tensor], f"from {root}"), body, tensors, opts)
+
+    def allgather(
+        self,
+        output_tensors: list[Tensors],
+        input_tensors: Tensors,
+        opts: AllgatherOptions | None = None,
+    ) -> CollectiveWork:
+        """Every rank gets all ranks' tensors."""
+        outputs = self._one_each(_only(output_tensors, "all_gather"), "all_gather")
+        own = _only(input_tensors, "all_gather")
+        _alike([own, *outputs], "all_gather")
+        _same_size(own, outputs[self.rank()], "all_gather")
+        return self._all_gather("all_gather", [(outputs, own)], opts)
+
+    def all_gather_single(
+        self,
+        output_tensor: torch.Tensor,
+        input_tensor: torch.Tensor,
+        opts: AllgatherOptions | None = None,
+    ) -> CollectiveWork:
+        """`allgather` into equal parts of one tensor."""
+        parts = self._parts(output_tensor, input_tensor, "all_gather_into_tensor")
+        return self._all_gather("all_gather_into_tensor", [(parts, input_tensor)], opts)
+
+    def allgather_coalesced(
+        self,
+        output_tensor_lists: list[Tensors],
+        input_tensors: Tensors,
+        opts: AllgatherOptions | None = None,
+    ) -> CollectiveWork:
+        """`output_tensor_lists[r]` becomes the `input_tensors` of rank r."""
+        kind = "all_gather_coalesced"
+        lists = self._one_each(output_tensor_lists, kind)
+        jobs = []
+        for own, *outputs in zip(input_tensors, *lists, strict=True):
+            _alike([own, *outputs], kind)
+            jobs.append((outputs, own))
+        return self._all_gather(kind, jobs, opts)
+
+    def all_gather_single_coalesced(
+        self,
+        output_tensors: Tensors,
+        input_tensors: Tensors,
+        opts: AllgatherOptions | None = None,
+    ) -> CollectiveWork:
+        """Several `all_gather_single`, as one operation."""
+        kind = "all_gather_into_tensor_coalesced"
+        jobs = [
+            (self._parts(whole, own, kind), own)
+            for whole, own in zip(output_tensors, input_tensors, strict=True)
+        ]
+        return self._all_gather(kind, jobs, opts)
+
+    _allgather_base = all_gather_single
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def _all_gather(
+        self,
+        kind: str,
+        jobs: list[tuple[Tensors, torch.Tensor]],
+        opts: AllgatherOptions | None,
+    ) -> CollectiveWork:
+        opts = opts or AllgatherOptions()
+        staged = []
+        for outputs, own in jobs:
+            targets = [Staged(output, read=False, write=True) for output in outputs]
+            mine = outputs[self.rank()]
+            if own.is_contiguous() and own.data_ptr() == mine.data_ptr():
+                staged.append((targets, targets[self.rank()]))
+            else:
+                shared = any(overlap(own, output) for output in outputs)
+                staged.append((targets, Staged(own, apart=shared)))
+
+        def body(x: algorithms.Exchange) -> None:
+            for targets, source in staged:
+                algorithms.all_gather(x, source.view, [target.view for target in targets])
+                all_back(targets)
+
+        outputs = [output for job in jobs for output in job[0]]
+        return self._start(_call(kind, outputs), body, outputs, opts)
+
+    def gather(
+        self,
+        output_tensors: list[Tensors],
+        input_tensors: Tensors,
+        opts: GatherOptions | None = None,
+    ) -> CollectiveWork:
+        """Rank `opts.rootRank` gets all ranks' tensors."""
+        opts = opts or GatherOptions()
+        own = _only(input_tensors, "gather")
+        root = self._rank_of(opts.rootRank, "gather")
+        outputs: Tensors = []
+        if root == self.rank():
+            outputs = self._one_each(_only(output_tensors, "gather"), "gather")
+            _all_same([own, *outputs], "gather")
+        elif output_tensors:
+            raise ValueError(f"gather: only rank {root} takes output tensors")
+        source = Staged(own)
+        targets = [Staged(output, read=False, write=True) for output in outputs]
+
+        def body(x: algorithms.Exchange) -> None:
+            views = [target.view for target in targets] or None
+            algorithms.pairwise.gather(x, source.view, views, root)
+            all_back(targets)
+
+        return self._start(_call("gather", [own], f"to {root}"), body, outputs, opts)
+
+    def scatter(
+        self,
+        output_tensors: Tensors,
+        input_tensors: list[Tensors],
+        opts: ScatterOptions | None = None,
+    ) -> CollectiveWork:
+        """Rank r gets the r-th input tensor of rank `opts.rootRank`."""
+        opts = opts or ScatterOptions()
+        output = _only(output_tensors, "scatter")
+        root = self._rank_of(opts.rootRank, "scatter")
+        inputs: Tensors = []
+        if root == self.rank():
+            inputs = self._one_each(_only(input_tensors, "scatter"), "scatter")
+            _all_same([output, *inputs], "scatter")
+        elif input_tensors:
+            raise ValueError(f"scatter: only rank {root} takes input tensors")
+        target = Staged(output, read=False, write=True)
+        sources = [Staged(one) for one in inputs]
+
+        def body(x: algorithms.Exchange) -> None:
+            views = [source.view for source in sources] or None
+            algorithms.pairwise.scatter(x, views, target.view, root)
+            target.back()
+
+        return self._start(_call("scatter", [output], f"from {root}"), body, output_tensors, opts)
+
+    def alltoall(
+        self,
+        output_tensors: Tensors,
+        input_tensors: Tensors,
+        opts: AllToAllOptions | None = None,
+    ) -> CollectiveWork:
+        """Rank r's `output_tensors[s]` becomes the `input_tensors[r]` of rank s."""
+        outputs = self._one_each(output_tensors, "all_to_all")
+        inputs = self._one_each(input_tensors, "all_to_all")
+        _alike([*outputs, *inputs], "all_to_all")
+        return self._all_to_all("all_to_all", outputs, inputs, output_tensors, opts)
+
+    def all_to_all_single(
+        self,
+        output_tensor: torch.Tensor,
+        input_tensor: torch.Tensor,
+        output_split_sizes: list[int] | None = None,
+        input_split_sizes: list[int] | None = None,
+        opts: AllToAllOptions | None = None,
+    ) -> CollectiveWork:
+        """`alltoall` of parts along the first dimension; equal ones where no sizes are given."""
+        kind = "all_to_all_single"
+        _alike([output_tensor, input_tensor], kind)
+        target = _plain(output_tensor)
+        outputs = self._split(target, output_split_sizes, kind)
+        inputs = self._split(input_tensor.detach().contiguous(), input_split_sizes, kind)
+        after = None if target is output_tensor else lambda: output_tensor.detach().copy_(target)
+        return self._all_to_all(kind, outputs, inputs, [output_tensor], opts, after)
+
+    alltoall_base = all_to_all_single
+
+    def _all_to_all(
+        self,
+        kind: str,
+        outputs: Tensors,
+        inputs: Tensors,
+        result: Tensors,
+        opts: AllToAllOptions | None,
+        after: Callable[[], object] | None = None,
+    ) -> CollectiveWork:
+        opts = opts or AllToAllOptions()
+        _same_size(outputs[self.rank()], inputs[self.rank()], kind)
+        shared = any(overlap(output, one) for output in outputs for one in inputs)
+        sources = [Staged(one, apart=shared) for one in inputs]
+        targets = [Staged(output, read=False, write=True) for output in outputs]
+
+        def body(x: algorithms.Exchange) -> None:
+            algorithms.pairwise.all_to_all(
+                x, [source.view for source in sources], [target.view for target in targets]
+            )
+            all_back(targets)
+            if after is not None:
+                after()
+
+        # Sizes may differ between pairs; the transport compares those of each message.
+        return self._start(call_of(kind, outputs[0].dtype, ()), body, result, opts)
+
+    # Messages.
+
+    def send(self, tensors: Tensors, dstRank: int, tag: int = 0) -> CollectiveWork:  # noqa: N803
+        """Sends a tensor to a rank; a receive with the same tag gets it."""
+        tensor = _only(tensors, "send")
+        peer = self._other_rank(dstRank, "send")
+        return self._group.send(
+            peer, tag, Staged(tensor).view, _words("send", tensor, f"to {peer}")
+        )
+
+    def recv(self, tensors: Tensors, srcRank: int, tag: int = 0) -> CollectiveWork:  # noqa: N803
+        """Receives a tensor from a rank."""
+        return self._receive(tensors, self._other_rank(srcRank, "recv"), tag)
+
+    def recv_anysource(self, tensors: Tensors, tag: int = 0) -> CollectiveWork:
+        """Receives a tensor from whichever rank sends one with this tag."""
+        return self._receive(tensors, None, tag)
+
+    def _receive(self, tensors: Tensors, peer: int | None, tag: int) -> CollectiveWork:
+        tensor = _only(tensors, "recv")
+        staged = Staged(tensor, read=False, write=True)
+        label = _words("recv", tensor, "from anybody" if peer is None else f"from {peer}")
+        stored = staged.back if staged.copied else None
+        return self._group.recv(peer, tag, staged.view, label, tensors, stored)
+
+    # Barriers.
+
+    def barrier(self, opts: BarrierOptions | None = None) -> CollectiveWork:
+        """Ends when all ranks have begun it."""
+        return self._start(
+            call_of("barrier", "", ()), algorithms.tree.barrier, [], opts or BarrierOptions()
+        )
+
+    def monitored_barrier(
+        self, timeout: timedelta | None = None, wait_all_ranks: bool = False
+    ) -> None:
+        """A barrier whose error names the ranks that did not come: the first one, or all."""
+        limit_s = self._group.timeout_s if timeout is None else timeout.total_seconds()
+        # Rank 0 says who is missing; others leave it the time to.
+        own_limit_s = limit_s if self.rank() == 0 else limit_s * 1.5 + 1
+
+        def body(x: algorithms.Exchange) -> None:
+            if x.rank:
+                x.send(0, memoryview(b""))
+                x.wait(x.recv(0, memoryview(bytearray()), part=1))
+                return
+            arrivals = {p: x.recv(p, memoryview(bytearray())) for p in range(1, x.size)}
+            late: list[int] = []
+            for peer, arrival in arrivals.items():
+                try:
+                    x.wait(arrival)
+                except CollectiveTimeoutError:
+                    late.append(peer)
+                    if not wait_all_ranks:
+                        break
+            if late:
+                ranks = ", ".join(map(str, late))
+                raise CollectiveTimeoutError(
+                    f"Timed out after {limit_s:g} s: rank{'s' * (len(late) > 1)} {ranks} did not "
+                    "come to monitored_barrier"
+                )
+            for peer in arrivals:
+                x.send(peer, memoryview(b""), part=1)
+
+        call = call_of("monitored_barrier", "", ())
+        self._group.start(call, body, [], sync=True, timeout_s=own_limit_s)
+
+    # The group itself.
+
+    def get_group_store(self) -> Store:
+        """Where the ranks have met."""
+        return self._store
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """For operations from now on."""
+        self._group.timeout_s = timeout.total_seconds()
+
+    def abort(self) -> None:
+        """Ends the group: operations under way, and later ones, fail on every rank."""
+        self._group.abort(f"abort() was called on rank {self.rank()}")
+
+    def shutdown(self) -> None:
+        """Lets asynchronous operations finish and closes the connections."""
+        self._group.close()
+
+    def _set_sequence_number_for_group(self) -> None:
+        """Nothing to agree on: every rank begins at 0."""
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._group.number
+
+    def _start(
+        self, call: Call, body: Body, result: list[torch.Tensor], opts: Any
+    ) -> CollectiveWork:
+        timeout_s = opts.timeout.total_seconds()
+        return self._group.start(
+            call,
+            body,
+            result,
+            sync=not opts.asyncOp,
+            timeout_s=timeout_s if timeout_s > 0 else None,
+        )
+
+    # Arguments.
+
+    def _rank_of(self, rank: int, kind: str) -> int:
+        if not 0 <= rank < self.size():
+            raise ValueError(f"{kind}: rank {rank} is none of 0 to {self.size() - 1}")
+        return rank
+
+    def _other_rank(self, rank: int, kind: str) -> int:
+        if rank == self.rank():
+            raise ValueError(f"{kind}: rank {rank} is this rank itself")
+        return self._rank_of(rank, kind)
+
+    def _one_each(self, items: Sequence[Any], kind: str) -> list[Any]:
+        if len(items) != self.size():
+            raise ValueError(
+                f"{kind}: {len(items)} tensors for {self.size()} ranks; give one for each"
+            )
+        return list(items)
+
+    def _parts(self, whole: torch.Tensor, part: torch.Tensor, kind: str) -> Tensors:
+        _alike([whole, part], kind)
+        if whole.numel() != part.numel() * self.size():
+            raise ValueError(
+                f"{kind}: a tensor of {whole.numel()} elements is not {self.size()} times one of "
+                f"{part.numel()}"
+            )
+        if not whole.is_contiguous():
+            raise ValueError(f"{kind}: the larger tensor must be contiguous")
+        return list(whole.detach().view(-1).chunk(self.size())) or [part] * self.size()
+
+    def _split(self, tensor: torch.Tensor, sizes: Sequence[int] | None, kind: str) -> Tensors:
+        rows = tensor.shape[0] if tensor.dim() else 1
+        if not sizes:
+            if rows % self.size():
+                raise ValueError(f"{kind}: {rows} rows do not split into {self.size()} equal parts")
+            sizes = [rows // self.size()] * self.size()
+        self._one_each(sizes, f"{kind} split sizes")
+        if sum(sizes) != rows or min(sizes) < 0:
+            raise ValueError(f"{kind}: split sizes {list(sizes)} do not add up to {rows} rows")
+        return list(tensor.split(list(sizes)))
+
+
+def create(
+    opts: torch._C._distributed_c10d._DistributedBackendOptions, settings: Settings | None
+) -> ReCCL:
+    """What torch calls to make a group; `settings` is the caller's `pg_options`."""
+    if settings is not None and not isinstance(settings, Settings):
+        raise ValueError(
+            f"reccl takes pg_options of type {Settings.__module__}.Settings, not {type(settings)}"
+        )
+    return ReCCL(
+        opts.store,
+        opts.group_rank,
+        opts.group_size,
+        opts.timeout,
+        settings,
+        opts.global_ranks_in_group,
+    )
+
+
+def _only(items: Sequence[Any], kind: str) -> Any:
+    if len(items) != 1:
+        raise ValueError(f"{kind}: one tensor per rank, not {len(items)}")
+    return items[0]
+
+
+def _alike(tensors: Sequence[torch.Tensor], kind: str) -> None:
+    if not tensors:
+        raise ValueError(f"{kind}: no tensors")
+    dtypes = {tensor.dtype: None for tensor in tensors}
+    devices = {tensor.device: None for tensor in tensors}
+    if len(dtypes) > 1 or len(devices) > 1:
+        found = ", ".join(map(str, dtypes if len(dtypes) > 1 else devices))
+        raise ValueError(f"{kind}: tensors of different types or devices: {found}")
+
+
+def _same_size(output: torch.Tensor, one: torch.Tensor, kind: str) -> None:
+    if output.numel() != one.numel():
+        raise ValueError(f"{kind}: this rank's {one.numel()} elements go to {output.numel()}")
+
+
+def _all_same(tensors: Sequence[torch.Tensor], kind: str) -> None:
+    _alike(tensors, kind)
+    for tensor in tensors[1:]:
+        _same_size(tensors[0], tensor, kind)
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a contiguous one like it."""
+    return tensor if tensor.is_contiguous() else torch.empty(tensor.shape, dtype=tensor.dtype)
+
+
+def _call(kind: str, tensors: Sequence[torch.Tensor], detail: str = "") -> Call:
+    return call_of(kind, tensors[0].dtype, tuple(tensor.numel() for tensor in tensors), detail)
+
+
+def _words(kind: str, tensor: torch.Tensor, detail: str) -> str:
+    return call_of(kind, tensor.dtype, (tensor.numel(),), detail).text

@@ -1,0 +1,192 @@
+"""The ranks of one process group: numbers their operations and runs them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch.distributed import Store
+
+from sglb.collective.algorithms.exchange import Exchange
+from sglb.collective.errors import CollectiveError, CollectiveTimeoutError
+from sglb.collective.operation import Board, Call, Operation, Scratch
+from sglb.collective.transport import (
+    Settings,
+    Transfer,
+    Transport,
+    TransportError,
+    WaitTimeoutError,
+)
+from sglb.collective.work import CollectiveWork, Lane
+
+_KEPT_SCRATCH_BYTES = 64 << 20
+_TAGGED = 1 << 63  #: streams of tagged messages; operations use those below
+
+Body = Callable[[Exchange], None]
+
+
+class Group:
+    """Transport, numbers of operations, and the thread for asynchronous ones.
+
+    A failed operation ends the group on every rank: what a rank has sent for it, or for later ones,
+    could not be told from what it sends after a recovery.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        rank: int,
+        size: int,
+        timeout_s: float,
+        settings: Settings | None = None,
+        global_ranks: Sequence[int] = (),
+    ) -> None:
+        self.rank, self.size = rank, size
+        self.timeout_s = timeout_s
+        known = list(global_ranks) or list(range(size))
+        self._name = f"rank {rank}"
+        if known[rank] != rank:
+            self._name += f" (rank {known[rank]} of all)"
+        try:
+            self.transport = Transport.open(
+                store, rank, size, settings=settings or Settings.from_env(), timeout_s=timeout_s
+            )
+        except TransportError as error:
+            raise CollectiveError(f"reccl, {self._name} of {size}: {error}") from error
+        self._board = Board(store, rank, size)
+        self._scratch = Scratch(_KEPT_SCRATCH_BYTES)
+        self.number = 0  #: of the operation that was called last
+        self._numbering = threading.Lock()
+        self._lane = Lane(f"reccl-{rank}")
+
+    def start(
+        self, call: Call, body: Body, result: list[Any], *, sync: bool, timeout_s: float | None
+    ) -> CollectiveWork:
+        """Runs `body` as the next operation: here if `sync`, else on the group's thread, in turn.
+
+        Raises the operation's error if `sync`; otherwise the `wait` of what it returns does.
+        """
+        with self._numbering:
+            self.number += 1
+            operation = Operation(
+                self.transport,
+                self._scratch,
+                self._board,
+                self.number,
+                call,
+                self.timeout_s if timeout_s is None else timeout_s,
+            )
+        work = CollectiveWork(operation.label, result)
+        if sync:
+            self._run(operation, body, work)
+            work.wait()
+        else:
+            self._lane.add(lambda: self._run(operation, body, work))
+        return work
+
+    def _run(self, operation: Operation, body: Body, work: CollectiveWork) -> None:
+        try:
+            body(operation)
+        except Exception as error:
+            work.finish(self.fail(operation.label(), error))
+        except BaseException:  # Ctrl-C: memory of the operation must not be written any more
+            self.transport.abort(f"{operation.label()} was interrupted on {self._name}")
+            raise
+        else:
+            operation.close()
+            work.finish()
+
+    def fail(self, label: str, error: Exception) -> CollectiveError:
+        """Ends the group on all ranks because of `error`; returns what the caller is to see."""
+        text = f"{label} failed on {self._name}: {error}"
+        self.transport.abort(text)
+        kind = type(error) if isinstance(error, CollectiveError) else CollectiveError
+        failure = kind(text)
+        failure.__cause__ = error
+        return failure
+
+    def send(self, peer: int, tag: int, data: memoryview, label: str) -> TransferWork:
+        """Sends a message with a tag; `data` is in use until the work has ended."""
+        transfer = self.transport.send(peer, _TAGGED | tag & 0xFFFFFFFF, data, label=label)
+        return TransferWork(self, transfer, label, [], None)
+
+    def recv(
+        self,
+        peer: int | None,
+        tag: int,
+        into: memoryview,
+        label: str,
+        result: list[Any],
+        stored: Callable[[], None] | None,
+    ) -> TransferWork:
+        """Receives a message of exactly this size, then calls `stored`; from anybody if `peer` is None."""
+        stream = _TAGGED | tag & 0xFFFFFFFF
+        if peer is None:
+            transfer = self.transport.recv_any(stream, into, label=label)
+        else:
+            transfer = self.transport.recv(peer, stream, into, label=label)
+        return TransferWork(self, transfer, label, result, stored)
+
+    def abort(self, reason: str) -> None:
+        """Ends the group on all ranks."""
+        self.transport.abort(reason)
+
+    def close(self) -> None:
+        """Finishes asynchronous operations, then the transport."""
+        self._lane.close()
+        self.transport.close()
+
+
+class TransferWork(CollectiveWork):
+    """A tagged message: ends when its transfer does."""
+
+    def __init__(
+        self,
+        group: Group,
+        transfer: Transfer,
+        label: str,
+        result: list[Any],
+        stored: Callable[[], None] | None,
+    ) -> None:
+        super().__init__(lambda: label, result)
+        self._group = group
+        self._transfer = transfer
+        self._stored = stored
+        self._storing = threading.Lock()
+        self._deadline_s = time.monotonic() + group.timeout_s
+        transfer.on_done(self._arrived)
+
+    def source_rank(self) -> int:
+        """Who sent what a receive has got."""
+        return self._transfer.peer
+
+    def _arrived(self, error: Exception | None) -> None:
+        # The thread that waits and the one that drove the transport may both come here.
+        with self._storing:
+            if self.is_completed():
+                return
+            if error is None and self._stored is not None:
+                self._stored()
+            self.finish(None if error is None else self._group.fail(self._label(), error))
+
+    def _wait_until_ended(self, limit_s: float | None) -> bool:
+        if self.is_completed():
+            return True
+        left_s = max(0.0, self._deadline_s - time.monotonic())
+        try:
+            self._transfer.wait(left_s if limit_s is None else min(limit_s, left_s))
+        except WaitTimeoutError:
+            if limit_s is not None and limit_s < left_s:
+                return False
+            late = CollectiveTimeoutError(
+                f"Timed out after {self._group.timeout_s:g} s, {self._transfer.progress_bytes} of "
+                f"{self._transfer.size_bytes} bytes have arrived"
+            )
+            self.finish(self._group.fail(self._label(), late))
+            return True
+        except TransportError:
+            pass  # `_arrived` says it with the operation's name
+        self._arrived(self._transfer.error)
+        return True

@@ -1,0 +1,199 @@
+"""One operation on one rank: its messages, its deadline, and what it tells when it is stuck."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from functools import lru_cache
+from typing import NamedTuple
+
+from torch.distributed import Store
+
+from sglb.collective.algorithms.exchange import Pending
+from sglb.collective.errors import CollectiveError, CollectiveTimeoutError
+from sglb.collective.transport import Transfer, Transport, WaitTimeoutError
+
+_PARTS = 4  #: streams of an operation
+_STUCK_S = (
+    2.0  #: a rank that waits so long for a message tells what it is in, and looks who else does
+)
+
+
+class Call(NamedTuple):
+    """What a rank calls. The transport tells ranks whose calls differ in `fingerprint`."""
+
+    text: str
+    fingerprint: int
+
+
+@lru_cache(maxsize=4096)
+def call_of(kind: str, dtype: object, sizes: tuple[int, ...], detail: str = "") -> Call:
+    """E.g. `all_reduce float32[1024] SUM`. `sizes` are numbers of elements, equal on all ranks."""
+    shape = ",".join(str(size) for size in sizes)
+    text = f"{kind} {str(dtype).removeprefix('torch.')}[{shape}] {detail}".rstrip()
+    return Call(text, zlib.crc32(text.encode()) or 1)
+
+
+class Board:
+    """Where ranks that are stuck say in what, so that an error can name who is elsewhere, or missing.
+
+    One key for each rank in the group's store. The store is asked only when something is wrong; where it
+    cannot be reached, nothing is known.
+    """
+
+    def __init__(self, store: Store, rank: int, size: int) -> None:
+        self._store = store
+        self._rank = rank
+        self._size = size
+
+    def announce(self, number: int, call: Call) -> None:
+        """Tells the others."""
+        try:
+            self._store.set(self._key(self._rank), f"{number} {call.fingerprint} {call.text}")
+        except RuntimeError:  # the process that holds the store may have ended
+            return
+
+    def read(self) -> dict[int, tuple[int, Call]]:
+        """Number and call of every other rank that is, or was, stuck."""
+        said = {}
+        for rank in range(self._size):
+            key = self._key(rank)
+            try:
+                if rank == self._rank or not self._store.check([key]):
+                    continue
+                number, fingerprint, text = self._store.get(key).decode().split(" ", 2)
+            except RuntimeError:
+                continue
+            said[rank] = (int(number), Call(text, int(fingerprint)))
+        return said
+
+    @staticmethod
+    def _key(rank: int) -> str:
+        return f"reccl/stuck/{rank}"
+
+
+class Scratch:
+    """Memory that operations use again: fresh pages cost more than what is copied into them."""
+
+    def __init__(self, keep_bytes: int) -> None:
+        self._keep_bytes = keep_bytes
+        self._kept_bytes = 0
+        self._free: dict[int, list[bytearray]] = {}
+
+    def take(self, nbytes: int) -> bytearray:
+        """At least `nbytes`; any content."""
+        size = 1 << max(nbytes - 1, 0).bit_length()
+        try:
+            held = self._free[size].pop()
+        except (KeyError, IndexError):
+            return bytearray(size)
+        self._kept_bytes -= size
+        return held
+
+    def give_back(self, held: list[bytearray]) -> None:
+        """Of an operation that has ended well: nothing uses them any more."""
+        for one in held:
+            if self._kept_bytes + len(one) <= self._keep_bytes:
+                self._kept_bytes += len(one)
+                self._free.setdefault(len(one), []).append(one)
+
+
+class Operation:
+    """An `Exchange`: one collective, number `number` of its group."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        scratch: Scratch,
+        board: Board,
+        number: int,
+        call: Call,
+        timeout_s: float,
+    ) -> None:
+        self.rank, self.size = transport.rank, transport.size
+        self._transport = transport
+        self._scratch = scratch
+        self._board = board
+        self._number = number
+        self._stream = number * _PARTS
+        self._call = call
+        self._timeout_s = timeout_s
+        self._deadline_s = time.monotonic() + timeout_s
+        self._held: list[bytearray] = []
+
+    def label(self) -> str:
+        """E.g. `all_reduce #12 float32[1024] SUM`."""
+        kind, _, rest = self._call.text.partition(" ")
+        return f"{kind} #{self._number} {rest}".rstrip()
+
+    def send(self, peer: int, data: memoryview, part: int = 0) -> Transfer:
+        """See `Exchange`."""
+        return self._transport.send(
+            peer,
+            self._stream + part,
+            data,
+            label=self.label,
+            fingerprint=self._call.fingerprint,
+        )
+
+    def recv(self, peer: int, into: memoryview, part: int = 0) -> Transfer:
+        """See `Exchange`."""
+        return self._transport.recv(
+            peer,
+            self._stream + part,
+            into,
+            label=self.label,
+            fingerprint=self._call.fingerprint,
+        )
+
+    def wait(self, pending: Pending) -> None:
+        """See `Exchange`. Raises TransportError or CollectiveError."""
+        assert isinstance(pending, Transfer)
+        while not pending.done:
+            left_s = self._deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise CollectiveTimeoutError(self._late(pending))
+            try:
+                pending.wait(min(left_s, _STUCK_S))
+            except WaitTimeoutError:
+                self._look_around()
+        if pending.error is not None:
+            raise pending.error
+
+    def scratch(self, nbytes: int) -> memoryview:
+        """See `Exchange`."""
+        self._held.append(self._scratch.take(nbytes))
+        return memoryview(self._held[-1])[:nbytes]
+
+    def private(self, data: memoryview) -> memoryview:
+        """See `Exchange`."""
+        return memoryview(bytes(data))
+
+    def close(self) -> None:
+        """It has ended well."""
+        self._scratch.give_back(self._held)
+
+    def _look_around(self) -> None:
+        self._board.announce(self._number, self._call)
+        for rank, (number, call) in self._board.read().items():
+            if number == self._number and call.fingerprint != self._call.fingerprint:
+                raise CollectiveError(
+                    f"ranks call different things as operation #{number}: rank {self.rank} "
+                    f"{self._call.text}, rank {rank} {call.text}"
+                )
+
+    def _late(self, pending: Transfer) -> str:
+        there = [r for r, (number, _) in self._board.read().items() if number == self._number]
+        missing = [r for r in range(self.size) if r not in there and r != self.rank]
+        who = (
+            "all ranks are in it"
+            if not missing
+            else (
+                f"nothing is known of rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}"
+                " being in it"
+            )
+        )
+        return (
+            f"Timed out after {self._timeout_s:g} s, waiting for {pending.size_bytes} bytes with "
+            f"rank {pending.peer}; {who}"
+        )

@@ -1,0 +1,86 @@
+"""Tensors as memory that the transport reads and writes.
+
+A contiguous CPU tensor is its own memory. Others are copied: strided ones through a contiguous copy,
+those of an accelerator through pinned host memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+
+class Staged:
+    """The bytes of a tensor, in `view`.
+
+    read: they hold its content; write: `back` stores what they have become, in `target` where that is
+    another tensor. apart: never the tensor's own memory, where that is another argument's as well.
+    Raises ValueError for a sparse tensor.
+    """
+
+    __slots__ = ("_host", "_stream", "_target", "view")
+
+    def __init__(
+        self,
+        tensor: torch.Tensor,
+        *,
+        read: bool = True,
+        write: bool = False,
+        apart: bool = False,
+        target: torch.Tensor | None = None,
+    ) -> None:
+        if tensor.layout is not torch.strided:
+            raise ValueError(f"reccl takes strided tensors here, not {tensor.layout}")
+        plain = tensor.detach()
+        self._stream: torch.Stream | None = None
+        host = plain
+        if plain.device.type != "cpu":
+            host = torch.empty(plain.shape, dtype=plain.dtype, pin_memory=True)
+            self._stream = torch.accelerator.current_stream(plain.device)
+        elif apart or not plain.is_contiguous() or plain.is_conj() or plain.is_neg():
+            host = torch.empty(plain.shape, dtype=plain.dtype)
+        if host is not plain and read:
+            host.copy_(plain)  # from an accelerator: waits for what its stream has still to write
+        self._host = host
+        origin = tensor if target is None else target
+        own = host is plain and origin is tensor
+        self._target = origin.detach() if write and not own else None
+        self.view = bytes_of(host)
+
+    @property
+    def copied(self) -> bool:
+        """Whether `back` has something to do."""
+        return self._target is not None
+
+    def back(self) -> None:
+        """Stores what was received; on an accelerator in the order of the stream that was current."""
+        if self._target is None:
+            return
+        if self._stream is None:
+            self._target.copy_(self._host)
+            return
+        with self._stream:
+            self._target.copy_(self._host, non_blocking=True)
+        self._stream.synchronize()  # the pinned memory must outlive the copy
+
+
+def bytes_of(tensor: torch.Tensor) -> memoryview:
+    """The memory of a contiguous CPU tensor; the view keeps it alive."""
+    return tensor.reshape(-1).view(torch.uint8).numpy().data
+
+
+def overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether two contiguous tensors share bytes."""
+    a, b = first.data_ptr(), second.data_ptr()
+    return (
+        first.device == second.device
+        and a < b + second.numel() * second.itemsize
+        and b < a + first.numel() * first.itemsize
+    )
+
+
+def all_back(staged: Sequence[Staged]) -> None:
+    """Stores what was received in copies."""
+    for one in staged:
+        one.back()
