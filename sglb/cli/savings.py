@@ -122,7 +122,10 @@ def savings_command(
         typer.Option("--json", metavar="FILE", help="Write every number to FILE (- for stdout)."),
     ] = None,
     brief: Annotated[
-        bool, typer.Option("--brief", help="Without the table of faults and their sources.")
+        bool,
+        typer.Option(
+            "--brief", help="Without the table of faults; a sweep without what it assumes."
+        ),
     ] = False,
 ) -> None:
     """Tell how many GPU-hours network failover saves in a training run, and what that assumes.
@@ -168,7 +171,7 @@ def savings_command(
             raise UserError(f"--sweep {error}") from None
         write_json(json.dumps(swept.as_dict(), indent=2) + "\n")
         write_plot(draw(swept) if plot is not None else "")
-        show_sweep(swept, console)
+        show_sweep(swept, console, brief=brief)
 
 
 def _names(text: str | None) -> list[str] | None:

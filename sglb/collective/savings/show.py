@@ -74,8 +74,8 @@ def _break_even(found: Assessment) -> str:
     return f"{text} (closed form; first order: {words.minutes(first)})"
 
 
-def show_sweep(found: Sweep, console: Console) -> None:
-    """Print a table of the points, where failover begins to pay, and what is the same in all."""
+def show_sweep(found: Sweep, console: Console, *, brief: bool = False) -> None:
+    """Print a table of the points, where failover begins to pay and, unless `brief`, all assumptions."""
     first = found.points[0].found
     console.print(_title(first.settings), style="bold", highlight=False)
     console.print()
@@ -83,6 +83,8 @@ def show_sweep(found: Sweep, console: Console) -> None:
     console.print()
     for line in turns(found):
         _say(console, line)
+    if brief:
+        return
     console.print()
     names = " and ".join(axis.key for axis in found.axes)
     _say(console, f"What this assumes, at the first point ({names} {at_text(found.points[0].at)}):")

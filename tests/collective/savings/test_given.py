@@ -99,7 +99,7 @@ _VALUES = st.recursive(
 _KEYS = st.sampled_from(list(Settings.model_fields)) | st.text(max_size=6)
 
 
-@tries(max_examples=300, deadline=None)
+@tries(max_examples=150, deadline=None)
 @given(st.dictionaries(_KEYS, _VALUES, max_size=4))
 def test_anything_is_settings_or_complaints(data: dict[str, Any]) -> None:
     with suppress(SettingsError):
