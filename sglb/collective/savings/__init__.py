@@ -4,7 +4,7 @@
 `sweep` varies them, `plot` draws a sweep, `show` prints. No torch here.
 """
 
-from sglb.collective.savings.assess import Assessment, assess
+from sglb.collective.savings.assessment import Assessment, assess
 from sglb.collective.savings.settings import Fault, Settings, SettingsError
 
 __all__ = ["Assessment", "Fault", "Settings", "SettingsError", "assess"]

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from sglb.collective.savings import words
-from sglb.collective.savings.assess import LONGEST_RESTART_MIN, Assessment, Side
+from sglb.collective.savings.assessment import LONGEST_RESTART_MIN, Assessment, Side
 from sglb.collective.savings.settings import Settings
 from sglb.collective.savings.sweep import Sweep, Value
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from sglb.collective.savings.assess import Assessment, assess
+from sglb.collective.savings.assessment import Assessment, assess
 from sglb.collective.savings.given import checked
 from sglb.collective.savings.settings import Settings, SettingsError
 

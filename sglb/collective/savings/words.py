@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sglb.collective.savings.assess import Assessment
+from sglb.collective.savings.assessment import Assessment
 from sglb.collective.savings.policy import iteration_speed, load_factor, plain_factor
 from sglb.collective.savings.settings import Fault, Loss, Settings
 

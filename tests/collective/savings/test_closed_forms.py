@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sglb.collective.savings import intervals, llama3
-from sglb.collective.savings.assess import break_even
+from sglb.collective.savings.assessment import break_even
 from sglb.collective.savings.closed_forms import (
     efficiency,
     failover_loss_h,

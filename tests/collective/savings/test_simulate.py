@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import settings as tries
 from hypothesis import strategies as st
 
-from sglb.collective.savings.assess import Assessment, Estimate, assess
+from sglb.collective.savings.assessment import Assessment, Estimate, assess
 from sglb.collective.savings.closed_forms import efficiency
 from sglb.collective.savings.policy import Floats, Policy, with_failover, without_failover
 from sglb.collective.savings.settings import Settings
