@@ -8,6 +8,7 @@ every other attempt goes to another of its rails.
 from __future__ import annotations
 
 import errno
+import logging
 import socket
 import time
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from sglb.collective.transport.wire import VERSION, Hello
 
 if TYPE_CHECKING:
     from sglb.collective.transport.group import Group
+
+log = logging.getLogger("sglb.collective")
 
 
 @dataclass(slots=True)
@@ -183,9 +186,25 @@ class Dialing:
     def _failed(self, slot: Slot, error: Exception) -> None:
         slot.greeting = None
         slot.last_error = str(error) or type(error).__name__
+        mine = self._group.rails[slot.rail].name
+        log.info(
+            "rank %d: rail %s to rank %d: attempt %d failed: %s",
+            self._group.rank,
+            mine,
+            slot.peer,
+            slot.attempts,
+            slot.last_error,
+        )
         slot.comeback.failed(time.monotonic())
         if isinstance(error, OSError) and error.errno == errno.ECONNREFUSED:
             self._group.refused(slot.peer)
+
+    def forgive(self, late: float) -> None:
+        """Give all attempts that much more time."""
+        for slots in self._slots.values():
+            for slot in slots.values():
+                if slot.greeting is not None:
+                    slot.greeting.deadline += late
 
     def last_error(self, rank: int) -> str:
         """What was last heard of attempts to reach a peer."""

@@ -39,6 +39,7 @@ log = logging.getLogger("sglb.collective")
 _READ_BYTES = 2 << 20
 _IDLE_TICK_S = 1.0
 _TICKS_A_BOUND = 6
+_LATE_TICKS = 4
 _EVENTS_KEPT = 100
 _CAUSES = {Cause.MISMATCH: MismatchError, Cause.LOST: PeerLostError}
 
@@ -234,7 +235,9 @@ class Group:
             self._gone(peer, f"rank {peer.rank} has closed its transport")
 
     def _tick(self, now: float) -> None:
-        assert self._dialing is not None or not self.peers
+        late = now - self._tick_at
+        if late > _LATE_TICKS * self._tick_s:
+            self._forgive(late)
         self._active = self.matching.waits_for_any()
         for peer in self.peers.values():
             busy = bool(peer.outstanding()) or self.matching.waits_for(peer.rank)
@@ -247,13 +250,22 @@ class Group:
                     channel.ping_now = True
                 if channel.owes_ack():
                     channel.ack_now = True
-            if busy and not peer.channels:
+            if busy and not peer.channels and (peer.gone is None or peer.wanted()):
                 self._judge(peer, now)
             peer.pump()
         self._doors.expire(now)
         if self._dialing is not None and not self.closing:
             self._active |= self._dialing.attempt(now)
         self._tick_at = now + (self._tick_s if self._active else _IDLE_TICK_S)
+
+    def _forgive(self, late: float) -> None:
+        """This process did not run for a while: others get that much more time."""
+        self._doors.forgive(late)
+        if self._dialing is not None:
+            self._dialing.forgive(late)
+        for peer in self.peers.values():
+            if peer.cut_since is not None:
+                peer.cut_since += late
 
     def _judge(self, peer: Peer, now: float) -> None:
         """No channel reaches a peer from which something is wanted."""
@@ -273,7 +285,7 @@ class Group:
 
     def _gone(self, peer: Peer, why: str) -> None:
         peer.gone = PeerLostError(why)
-        if peer.outstanding() or self.matching.waits_for(peer.rank):
+        if peer.wanted():
             self._judge(peer, time.monotonic())
 
     def refused(self, rank: int) -> None:

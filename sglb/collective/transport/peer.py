@@ -205,6 +205,12 @@ class Peer:
             or any(c.unacked or c.mid_frame for c in self.channels.values())
         )
 
+    def wanted(self) -> bool:
+        """Whether a caller waits for something that this peer has to do."""
+        return bool(self._open_sends or self._incoming) or self._company.matching.waits_for(
+            self.rank
+        )
+
     # In.
 
     def consumed_bytes(self) -> int:
@@ -354,6 +360,8 @@ class Peer:
         if self.channels.get(channel.index) is channel:
             del self.channels[channel.index]
         self._landed.pop(channel.index, None)
+        if self.leaving:  # it listens no more
+            return
         report = (channel.index, channel.epoch, channel.received, 0)
         self._control.appendleft(Frame(Kind.REPORT, report))
         self.ledger.lost(channel)

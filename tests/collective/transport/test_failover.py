@@ -6,6 +6,7 @@ import random
 import socket
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 from transport_kit import on_all, ranks, settings
@@ -24,10 +25,8 @@ def cut(channel: Channel) -> None:
     """As a reset that both sides notice."""
     stream = channel.stream
     assert isinstance(stream, socket.socket)
-    try:
+    with suppress(OSError):
         stream.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
 
 
 @pytest.mark.parametrize("seed", range(4))
