@@ -36,8 +36,8 @@ def why_not() -> str:
         _run("ip", "netns", "add", probe)
         try:
             inside = ["ip", "netns", "exec", probe]
-            _run(*inside, *"ip link add rail0 type veth peer name rail1".split())
-            _run(*inside, *"tc qdisc add dev rail0 root handle 1: htb".split())
+            _run(*inside, *["ip", "link", "add", "rail0", "type", "veth", "peer", "name", "rail1"])
+            _run(*inside, *["tc", "qdisc", "add", "dev", "rail0", "root", "handle", "1:", "htb"])
         finally:
             _run("ip", "netns", "del", probe)
         return ""
