@@ -47,7 +47,7 @@ def _number(flag: str, unit: str, text: str) -> Any:
 
 def savings_command(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Settings in YAML; options go first.")
+        Path | None, typer.Argument(metavar="FILE", help="Settings in YAML; options go before it.")
     ] = None,
     gpus: Annotated[int | None, _number("--gpus", "N", "GPUs of the job.")] = None,
     days: Annotated[float | None, _number("--days", "DAYS", "Length of the run.")] = None,

@@ -174,13 +174,15 @@ def _faults_in_brief(settings: Settings) -> str:
         if value != 1
     )
     return (
-        f"faults: one {_every(rate)} ({rate / settings.gpus:.3g} per GPU-hour), one that failover "
-        f"takes {_every(taken)} ({taken / settings.gpus:.3g}): {table}{scale}"
+        f"faults: {_every(rate, settings.gpus)}, of which failover takes "
+        f"{_every(taken, settings.gpus)}: {table}{scale}"
     )
 
 
-def _every(rate: float) -> str:
-    return f"every {words.number(1 / rate)} h" if rate else "never"
+def _every(rate: float, gpus: int) -> str:
+    if rate == 0:
+        return "none"
+    return f"one every {words.number(1 / rate)} h ({rate / gpus:.3g} per GPU-hour)"
 
 
 def _faults(settings: Settings) -> Table:

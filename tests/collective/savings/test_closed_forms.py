@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sglb.collective.savings import intervals, llama3
-from sglb.collective.savings.assessment import break_even
+from sglb.collective.savings.assessment import Estimate, break_even
 from sglb.collective.savings.closed_forms import (
     efficiency,
     failover_loss_h,
@@ -205,3 +205,22 @@ def test_each_policy_has_the_interval_of_its_own_restarts() -> None:
     settings = Settings(checkpoint_interval_min="young", checkpoint_write_s=3_600.0)
     assert plain_policy(settings).interval_h == pytest.approx(math.sqrt(2 * 1296 / 419))
     assert failover_policy(settings).interval_h == pytest.approx(math.sqrt(2 * 1296 / 377))
+
+
+def test_slowest_speeds_come_first_and_kinds_know_theirs() -> None:
+    settings = Settings(reroute="dual-homed", exposed_communication=1.0)
+    policy = failover_policy(settings)
+    assert list(policy.speeds) == pytest.approx([7 / 8, 15 / 16])
+    kinds = list(settings.kinds())
+    assert policy.level[kinds.index("NIC")] == 0
+    assert policy.level[kinds.index("switch or cable")] == 1
+    assert list(plain_policy(settings).speeds) == [0.5]
+    assert plain_policy(settings).ends_job[kinds.index("NIC")]
+
+
+def test_an_estimate_by_hand() -> None:
+    """Deviations 1.5, 0.5, 0.5, 1.5: variance 5/3, standard error sqrt(5/12), times 1.96."""
+    found = Estimate.of(np.array([1.0, 2.0, 3.0, 4.0]))
+    assert found.mean == 2.5
+    assert found.half_width == pytest.approx(1.959964 * math.sqrt(5 / 12))
+    assert (found.low, found.high) == (pytest.approx(1.15), pytest.approx(3.85))

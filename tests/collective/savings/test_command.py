@@ -140,3 +140,9 @@ def test_a_sweep_that_fails_leaves_no_file(savings: Savings, tmp_path: Path) -> 
     drawing = tmp_path / "a.svg"
     savings.refused("--sweep", "exposed_communication=0..2", "--plot", drawing)
     assert not drawing.exists()
+
+
+def test_what_never_comes_is_told_so(savings: Savings) -> None:
+    _, out, _ = savings(*FEW, "--network-fault-scale", "0")
+    assert "failover takes none" in out
+    assert "failover has nothing to save here" in out

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
+from sglb.collective.savings.given import checked
 from sglb.collective.savings.settings import Fault, Settings
 
 ROOT = Path(__file__).parents[3]
@@ -36,3 +39,18 @@ def test_every_key_is_explained() -> None:
     text = PAGE.read_text(encoding="utf-8")
     for name in [*Settings.model_fields, *Fault.model_fields]:
         assert f"`{name}`" in text, name
+
+
+def test_the_file_that_is_shown_is_one() -> None:
+    (text,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    settings = checked(YAML(typ="safe", pure=True).load(text))
+    assert settings.kinds()["last-hop link"].repair_h == 2
+
+
+def test_the_python_that_is_shown_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (text,) = re.findall(
+        r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE
+    )
+    exec(compile(text, PAGE.name, "exec"), {})
+    saved, break_even = map(float, capsys.readouterr().out.split())
+    assert (saved > 0, break_even) == (True, 0)

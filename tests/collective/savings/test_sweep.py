@@ -121,8 +121,12 @@ def test_words_have_no_crossing() -> None:
     assert sweep(FEW, parse(["reroute=balanced,neighbour"])).crossings() == []
 
 
+def _elements(svg: str) -> list[ET.Element]:
+    return list(ET.fromstring(svg).iter(f"{SVG}text"))
+
+
 def _texts(svg: str) -> list[str]:
-    return [e.text or "" for e in ET.fromstring(svg).iter(f"{SVG}text")]
+    return [e.text or "" for e in _elements(svg)]
 
 
 def test_a_drawing_of_one_key_marks_where_it_turns() -> None:
@@ -146,6 +150,12 @@ def test_a_drawing_of_two_keys_has_a_cell_for_each_point() -> None:
     assert len(list(ET.fromstring(svg).iter(f"{SVG}rect"))) == 7
     shares = [100 * p.found.saved_gpu_hours.mean / p.found.settings.gpu_hours for p in found.points]
     assert {f"{share:.2f}" for share in shares} <= set(_texts(svg))
+    # The first key goes up, the second to the right.
+    at = {e.text: (float(e.get("x", 0)), float(e.get("y", 0))) for e in _elements(svg)}
+    for number, share in enumerate(shares):
+        x, y = at[f"{share:.2f}"]
+        assert x == at[("1", "10", "60")[number % 3]][0]
+        assert abs(y - at[("0", "40")[number // 3]][1]) < 1
 
 
 def test_a_drawing_of_words_and_of_a_single_value() -> None:
