@@ -28,6 +28,7 @@ _ACK_FRAMES = 64
 _ACK_BYTES = 256 << 10
 _RATE_SPAN_S = 0.01
 _FIRST_WINDOW_BYTES = 4 << 20
+_MIN_WINDOW_BYTES = 2 << 20
 _MAX_WINDOW_BYTES = 256 << 20
 _MIN_CHUNK_BYTES = 64 << 10
 _CHUNK_S = 0.01
@@ -125,7 +126,8 @@ class Channel:
         """How many bytes may be unacknowledged."""
         if not self.rate:
             return _FIRST_WINDOW_BYTES
-        return max(2 * self.chunk_bytes(most), min(int(self.rate * window_s), _MAX_WINDOW_BYTES))
+        least = max(2 * self.chunk_bytes(most), _MIN_WINDOW_BYTES)
+        return max(least, min(int(self.rate * window_s), _MAX_WINDOW_BYTES))
 
     def pump(self) -> bool:
         """Write once, if there is something to write and room. Whether something was written."""

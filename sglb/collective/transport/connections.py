@@ -25,7 +25,6 @@ _log = logging.getLogger("sglb.collective")
 
 MAX_STRANGERS = 64
 _BACKLOG = 512
-_BUFFER_BYTES = 4 << 20
 
 
 def listen(rail: Rail) -> socket.socket:
@@ -40,21 +39,21 @@ def listen(rail: Rail) -> socket.socket:
     return door
 
 
-def prepare(sock: socket.socket, device: str) -> None:
+def prepare(sock: socket.socket, device: str, unsent_bytes: int) -> None:
     """Options of a connection; ties it to an interface where the kernel lets us."""
     sock.setblocking(False)
-    if sock.family != socket.AF_UNIX:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, unsent_bytes)
     if device:
         with suppress(OSError):  # PermissionError: then the address alone decides
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode() + b"\0")
 
 
-def dial(rail: Rail, device: str, address: str, port: int) -> socket.socket:
+def dial(rail: Rail, device: str, address: str, port: int, unsent_bytes: int) -> socket.socket:
     """A socket that connects from a rail to an address. Raises OSError."""
     sock = socket.socket(rail.family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
-        prepare(sock, device)
+        prepare(sock, device, unsent_bytes)
         sock.bind((rail.address, 0))
         code = sock.connect_ex((address, port))
         if code not in {0, errno.EINPROGRESS}:

@@ -154,7 +154,13 @@ class Dialing:
         rail = group.rails[slot.rail]
         device = rail.device if group.is_remote(slot.peer) and group.settings.bind_device else ""
         try:
-            sock = dial(rail, device, theirs[remote].address, theirs[remote].port)
+            sock = dial(
+                rail,
+                device,
+                theirs[remote].address,
+                theirs[remote].port,
+                group.settings.unsent_bytes,
+            )
         except OSError as error:
             self._failed(slot, error)
             return

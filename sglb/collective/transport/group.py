@@ -131,7 +131,7 @@ class Group:
             return
         remote = self.is_remote(hello.source)
         device = self.rails[rail].device if remote and self.settings.bind_device else ""
-        prepare(greeting.sock, device)
+        prepare(greeting.sock, device, self.settings.unsent_bytes)
         peer = self.peers[hello.source]
         current = peer.channels.get(hello.channel)
         if current is not None:

@@ -319,6 +319,7 @@ class Peer:
         self._bulk.append(message)
 
     def _on_data(self, channel: Channel, header: Header, payload: memoryview) -> None:
+        channel.ack_now = True  # what a channel may have under way may be no more than two of these
         message = self._incoming.get(header.m)
         if message is None or header.x in message.offsets:
             self.stats.duplicates += 1
@@ -330,7 +331,6 @@ class Peer:
         receive.transfer.progress_bytes = message.got
         if message.got >= message.size:
             del self._incoming[header.m]
-            channel.ack_now = True  # its sender waits for that
             self._received(receive.transfer)
 
     def _on_bye(self, channel: Channel, header: Header, payload: memoryview) -> None:

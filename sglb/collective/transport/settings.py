@@ -23,6 +23,8 @@ class Settings:
         only their first `eager_bytes` go at once.
     eager_budget_bytes: what one peer may have sent before it is received.
     chunk_bytes: largest piece of a message that one channel takes at a time.
+    unsent_bytes: what a channel may leave with the kernel unsent; the rest stays with the
+        message, for whichever channel is free first.
     window_s: how long a channel's unacknowledged bytes may take at its measured rate.
     detection_s: floor of the time after which a path that acknowledges nothing is dead.
     rtt_factor: the time is at least this many measured round trips.
@@ -47,7 +49,8 @@ class Settings:
     eager_bytes: int = 64 << 10
     eager_budget_bytes: int = 8 << 20
     chunk_bytes: int = 1 << 20
-    window_s: float = 0.05
+    unsent_bytes: int = 128 << 10
+    window_s: float = 0.2
     detection_s: float = 0.15
     rtt_factor: float = 4.0
     unreachable_s: float = 20.0
@@ -95,6 +98,7 @@ _BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("eager_bytes", 0, MAX_EAGER_BYTES),
     ("eager_budget_bytes", 0, 1 << 30),
     ("chunk_bytes", 4096, MAX_CHUNK_BYTES),
+    ("unsent_bytes", 1024, 1 << 30),
     ("window_s", 0.001, 10),
     ("detection_s", 0.01, 60),
     ("rtt_factor", 1, 1000),
