@@ -54,11 +54,28 @@ class ReCCL(ProcessGroup):
     ) -> None:
         super().__init__(rank, size)
         self._store = store
+        self._name = self._description = ""
         self._group = Group(store, rank, size, timeout.total_seconds(), settings, global_ranks)
 
     def getBackendName(self) -> str:  # noqa: N802 - torch's name
         """`reccl`."""
         return NAME
+
+    def getGroupName(self) -> str:  # noqa: N802
+        """As torch has set it."""
+        return self._name
+
+    def setGroupName(self, name: str) -> None:  # noqa: N802
+        """By torch."""
+        self._name = name
+
+    def getGroupDesc(self) -> str:  # noqa: N802
+        """As torch has set it."""
+        return self._description
+
+    def setGroupDesc(self, description: str) -> None:  # noqa: N802
+        """By torch."""
+        self._description = description
 
     # Reductions.
 
@@ -572,7 +589,7 @@ def _alike(tensors: Sequence[torch.Tensor], kind: str) -> None:
 
 def _same_size(output: torch.Tensor, one: torch.Tensor, kind: str) -> None:
     if output.numel() != one.numel():
-        raise ValueError(f"{kind}: this rank's {one.numel()} elements go to {output.numel()}")
+        raise ValueError(f"{kind}: {one.numel()} elements do not fit {output.numel()}")
 
 
 def _all_same(tensors: Sequence[torch.Tensor], kind: str) -> None:

@@ -90,7 +90,7 @@ class Group:
         try:
             body(operation)
         except Exception as error:
-            work.finish(self.fail(operation.label(), error))
+            self.fail(work, operation.label(), error)
         except BaseException:  # Ctrl-C: memory of the operation must not be written any more
             self.transport.abort(f"{operation.label()} was interrupted on {self._name}")
             raise
@@ -98,14 +98,14 @@ class Group:
             operation.close()
             work.finish()
 
-    def fail(self, label: str, error: Exception) -> CollectiveError:
-        """Ends the group on all ranks because of `error`; returns what the caller is to see."""
+    def fail(self, work: CollectiveWork, label: str, error: Exception) -> None:
+        """Ends the group on all ranks because of `error`, which `work` raises with the circumstances."""
         text = f"{label} failed on {self._name}: {error}"
-        self.transport.abort(text)
         kind = type(error) if isinstance(error, CollectiveError) else CollectiveError
         failure = kind(text)
         failure.__cause__ = error
-        return failure
+        work.finish(failure)
+        self.transport.abort(text)
 
     def send(self, peer: int, tag: int, data: memoryview, label: str) -> TransferWork:
         """Sends a message with a tag; `data` is in use until the work has ended."""
@@ -121,7 +121,7 @@ class Group:
         result: list[Any],
         stored: Callable[[], None] | None,
     ) -> TransferWork:
-        """Receives a message of exactly this size, then calls `stored`; from anybody if `peer` is None."""
+        """Receives a message of exactly this size, then calls `stored`. No `peer`: from anybody."""
         stream = _TAGGED | tag & 0xFFFFFFFF
         if peer is None:
             transfer = self.transport.recv_any(stream, into, label=label)
@@ -164,12 +164,13 @@ class TransferWork(CollectiveWork):
 
     def _arrived(self, error: Exception | None) -> None:
         # The thread that waits and the one that drove the transport may both come here.
+        if error is not None:
+            self._group.fail(self, self._label(), error)
+            return
         with self._storing:
-            if self.is_completed():
-                return
-            if error is None and self._stored is not None:
+            if not self.is_completed() and self._stored is not None:
                 self._stored()
-            self.finish(None if error is None else self._group.fail(self._label(), error))
+            self.finish()
 
     def _wait_until_ended(self, limit_s: float | None) -> bool:
         if self.is_completed():
@@ -184,7 +185,7 @@ class TransferWork(CollectiveWork):
                 f"Timed out after {self._group.timeout_s:g} s, {self._transfer.progress_bytes} of "
                 f"{self._transfer.size_bytes} bytes have arrived"
             )
-            self.finish(self._group.fail(self._label(), late))
+            self._group.fail(self, self._label(), late)
             return True
         except TransportError:
             pass  # `_arrived` says it with the operation's name

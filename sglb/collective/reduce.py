@@ -93,9 +93,9 @@ class Reducer:
         """`out = first (op) second`, each of the same length in bytes; `out` may be either operand."""
         if self._numpy is not None:
             kind = self._numpy
-            self._by_numpy(
-                np.frombuffer(first, kind), np.frombuffer(second, kind), np.frombuffer(out, kind)
-            )
+            a, b, c = (np.frombuffer(view, kind) for view in (first, second, out))
+            with np.errstate(all="ignore"):  # an overflow to infinity is a result like any other
+                self._by_numpy(a, b, out=c)
             return
         if not len(out):
             return

@@ -31,7 +31,8 @@ def all_reduce(tensor: torch.Tensor, operator: Operator) -> Callable[[Exchange],
         total = torch.sparse_coo_tensor(
             torch.cat(indices, dim=1), torch.cat(values), own.shape, check_invariants=False
         ).coalesce()
-        tensor.detach().copy_(total / x.size if operator.name == "AVG" else total)
+        with torch.no_grad():  # a detached sparse tensor would get entries of its own
+            tensor.copy_(total / x.size if operator.name == "AVG" else total)
 
     return body
 
