@@ -18,6 +18,7 @@ from contextlib import suppress
 from sglb.collective.transport.engine import Engine
 from sglb.collective.transport.errors import RendezvousError, WireError
 from sglb.collective.transport.handshake import Incoming, Outgoing, RefusedError
+from sglb.collective.transport.memory import MemoryStream
 from sglb.collective.transport.rails import Rail
 from sglb.collective.transport.wire import Hello
 
@@ -37,6 +38,17 @@ def listen(rail: Rail) -> socket.socket:
         door.close()
         raise
     return door
+
+
+def knock(path: str) -> socket.socket:
+    """A socket connected to a rank's door on this host. Raises OSError."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        sock.connect(path)
+    except OSError:
+        sock.close()
+        raise
+    return sock
 
 
 def prepare(sock: socket.socket, device: str, unsent_bytes: int) -> None:
@@ -64,28 +76,58 @@ def dial(rail: Rail, device: str, address: str, port: int, unsent_bytes: int) ->
     return sock
 
 
+Link = socket.socket | MemoryStream
+
+
+def watch_link(engine: Engine, link: Link, handler: Callable[[int], None]) -> None:
+    """Call the handler with what a link is ready for; shared memory may always be ready for both."""
+    if isinstance(link, socket.socket):
+        engine.watch(link.fileno(), handler)
+        return
+
+    def drained(_event: int) -> None:
+        link.drain()
+        handler(select.EPOLLIN | select.EPOLLOUT)
+
+    engine.watch(link.fileno(), drained, writing=False)
+
+
 class Greeting:
-    """A connection in its handshake. Calls `done(greeting)` or `failed(greeting, error)`, once."""
+    """A connection in its handshake. Calls `done(greeting)` or `failed(greeting, error)`, once.
+
+    `connected`: the link stands already; then `start` has to be called.
+    """
 
     def __init__(
         self,
         engine: Engine,
-        sock: socket.socket,
+        link: Link,
         side: Incoming | Outgoing,
         timeout_s: float,
         done: Callable[[Greeting], None],
         failed: Callable[[Greeting, Exception], None],
+        *,
+        connected: bool = False,
     ) -> None:
-        self.sock = sock
+        self.link = link
         self.side = side
         self.deadline = time.monotonic() + timeout_s
         self._engine = engine
         self._done = done
         self._failed = failed
         self._held = b""
-        self._connecting = isinstance(side, Outgoing)
+        self._connecting = isinstance(side, Outgoing) and not connected
         self.over = False
-        engine.watch(sock.fileno(), self._on_event)
+        watch_link(engine, link, self._on_event)
+
+    def start(self) -> None:
+        """Begin on a link that stands."""
+        try:
+            if isinstance(self.side, Outgoing):
+                self.link.send(self.side.begin())
+            self._read()
+        except (OSError, EOFError, WireError, RendezvousError) as error:
+            self.fail(error)
 
     @property
     def hello(self) -> Hello | None:
@@ -103,18 +145,19 @@ class Greeting:
     def _connect(self, event: int) -> bool:
         if not event & (select.EPOLLOUT | select.EPOLLERR | select.EPOLLHUP):
             return False
-        code = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        assert isinstance(self.link, socket.socket)
+        assert isinstance(self.side, Outgoing)
+        code = self.link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             raise OSError(code, os.strerror(code))
         self._connecting = False
-        assert isinstance(self.side, Outgoing)
-        self.sock.send(self.side.begin())
+        self.link.send(self.side.begin())
         return True
 
     def _read(self) -> None:
         while self.side.need:
             try:
-                data = self.sock.recv(self.side.need - len(self._held))
+                data = self.link.recv(self.side.need - len(self._held))
             except BlockingIOError:
                 return
             if not data:
@@ -125,9 +168,9 @@ class Greeting:
             message, self._held = self._held, b""
             answer = self.side.feed(message)
             if answer:
-                self.sock.send(answer)  # the first bytes on this socket: there is room
+                self.link.send(answer)  # the first bytes on this socket: there is room
         self.over = True
-        self._engine.forget(self.sock.fileno())
+        self._engine.forget(self.link.fileno())
         self._done(self)
 
     def fail(self, error: Exception) -> None:
@@ -135,11 +178,11 @@ class Greeting:
         if self.over:
             return
         self.over = True
-        self._engine.forget(self.sock.fileno())
+        self._engine.forget(self.link.fileno())
         if isinstance(error, RefusedError):
             with suppress(OSError):
-                self.sock.send(error.last)
-        self.sock.close()
+                self.link.send(error.last)
+        self.link.close()
         self._failed(self, error)
 
 
@@ -180,15 +223,24 @@ class Doors:
                 sock.close()
                 continue
             sock.setblocking(False)
-            greeting = Greeting(
-                self._engine,
-                sock,
-                self._greet(),
-                self._timeout_s,
-                lambda greeting: self._come_in(greeting, rail),
-                self._turn_away,
-            )
-            self._strangers.add(greeting)
+            self._strangers.add(self._hear(sock, rail, connected=False))
+
+    def _hear(self, link: Link, rail: int, *, connected: bool) -> Greeting:
+        return Greeting(
+            self._engine,
+            link,
+            self._greet(),
+            self._timeout_s,
+            lambda greeting: self._come_in(greeting, rail),
+            self._turn_away,
+            connected=connected,
+        )
+
+    def hear(self, link: Link, rail: int) -> None:
+        """Another handshake begins inside a connection that has proved itself."""
+        greeting = self._hear(link, rail, connected=True)
+        self._strangers.add(greeting)
+        greeting.start()
 
     def _come_in(self, greeting: Greeting, rail: int) -> None:
         self._strangers.discard(greeting)

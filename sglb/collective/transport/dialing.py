@@ -8,36 +8,47 @@ every other attempt goes to another of its rails.
 from __future__ import annotations
 
 import errno
-import logging
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sglb.collective.transport.channel import Channel
-from sglb.collective.transport.connections import Greeting, dial
+from sglb.collective.transport.connections import Greeting, Link, dial, knock
 from sglb.collective.transport.errors import WireError
 from sglb.collective.transport.failback import Comeback
 from sglb.collective.transport.handshake import Outgoing, group_id
+from sglb.collective.transport.memory import MemoryStream, discard
 from sglb.collective.transport.rails import Rail
+from sglb.collective.transport.relay import hop_hello
 from sglb.collective.transport.rendezvous import Met, RailRecord
-from sglb.collective.transport.wire import VERSION, Hello
+from sglb.collective.transport.wire import (
+    HOP_CHANNEL,
+    MEMORY_CHANNEL,
+    RELAY_CHANNEL,
+    VERSION,
+    Hello,
+)
 
 if TYPE_CHECKING:
     from sglb.collective.transport.group import Group
 
-log = logging.getLogger("sglb.collective")
+NO_RAIL = -1
+#: Attempts over shared memory after which ranks of one host try their rails.
+_MEMORY_ATTEMPTS = 2
 
 
 @dataclass(slots=True)
 class Slot:
-    """A channel that should be: `index` toward `peer`, from own rail to one of its."""
+    """A channel that should be: `index` toward `peer`, from own rail to one of its, or without one."""
 
     peer: int
     index: int
-    rail: int
+    rail: int  # NO_RAIL: over memory or through `via`
     remote: int
     comeback: Comeback
+    via: int | None = None
     epoch: int = 0
     channel: Channel | None = None
     greeting: Greeting | None = None
@@ -71,7 +82,10 @@ class Dialing:
         for rank, slots in self._slots.items():
             if rank < group.rank:
                 continue  # it connects
-            pairs = pair_rails(group.rails, met.records[rank].rails)
+            if group.shares_memory(rank):
+                comeback = Comeback(group.settings, now)
+                slots[MEMORY_CHANNEL] = Slot(rank, MEMORY_CHANNEL, NO_RAIL, NO_RAIL, comeback)
+            pairs = group.pairs_to(rank)
             for index in range(len(pairs) * group.settings.channels_per_rail):
                 rail, remote = pairs[index % len(pairs)]
                 slots[index] = Slot(rank, index, rail, remote, Comeback(group.settings, now))
@@ -84,6 +98,8 @@ class Dialing:
             slots[index] = Slot(rank, index, rail, remote, comeback)
         slot = slots[index]
         slot.rail, slot.remote = rail, remote
+        if RELAY_CHANNEL <= index < HOP_CHANNEL:
+            slot.via = index - RELAY_CHANNEL
         return slot
 
     def slots_on(self, rail: int) -> list[Slot]:
@@ -106,15 +122,46 @@ class Dialing:
     def attempt(self, now: float) -> bool:
         """Try what is due, trust what has stood its probation. Whether anything is missing."""
         imperfect = False
-        for slots in self._slots.values():
+        for rank, slots in self._slots.items():
+            self._detour(rank, slots)
             for slot in slots.values():
                 if slot.channel is not None:
                     self._trust(slot, now)
                     imperfect |= not slot.channel.up
-                else:
+                elif self._wanted(slot, slots):
                     imperfect = True
                     self._try(slot, now)
         return imperfect
+
+    def _wanted(self, slot: Slot, slots: dict[int, Slot]) -> bool:
+        """Rails between ranks of one host are used only where shared memory is not."""
+        memory = slots.get(MEMORY_CHANNEL)
+        if memory is None or slot is memory or slot.via is not None:
+            return True
+        return memory.channel is None and memory.attempts >= _MEMORY_ATTEMPTS
+
+    def _detour(self, rank: int, slots: dict[int, Slot]) -> None:
+        """Open ways through others while no own way leads to a peer; close them when one does."""
+        group = self._group
+        if rank < group.rank or group.shares_memory(rank) or not group.settings.relay:
+            return
+        direct = [s for s in slots.values() if s.via is None]
+        if any(s.channel is not None and s.channel.up for s in direct):
+            for slot in [s for s in slots.values() if s.via is not None]:
+                if slot.channel is not None:
+                    group.drop(slot.channel, "a direct way is back", quiet=True)
+                if slot.greeting is not None:
+                    slot.greeting.fail(WireError("a direct way is back"))
+                del slots[slot.index]
+            return
+        if not all(s.attempts for s in direct) or group.peers[rank].leaving:
+            return
+        for via in group.neighbours(rank):
+            index = RELAY_CHANNEL + via
+            if index not in slots:
+                comeback = Comeback(group.settings, time.monotonic())
+                slots[index] = Slot(rank, index, NO_RAIL, NO_RAIL, comeback, via)
+                slots[index].epoch = group.peers[rank].ledger.last_epoch(index)
 
     def _trust(self, slot: Slot, now: float) -> None:
         channel = slot.channel
@@ -137,72 +184,142 @@ class Dialing:
         peer = group.peers[slot.peer]
         if slot.peer < group.rank or peer.leaving or now < slot.comeback.next_try:
             return
-        if group.is_remote(slot.peer) and not group.carrier[slot.rail]:
+        if slot.rail != NO_RAIL and group.is_remote(slot.peer) and not group.carrier[slot.rail]:
+            slot.attempts += 1
             slot.last_error = "no carrier"
             slot.comeback.failed(now)
             return
-        self._dial(slot)
-
-    def _dial(self, slot: Slot) -> None:
-        group = self._group
-        theirs = self._met.records[slot.peer].rails
         slot.attempts += 1
         slot.epoch += 1
-        remote = slot.remote
-        if not group.peers[slot.peer].channels:
-            remote = (slot.remote + slot.attempts - 1) % len(theirs)
-        rail = group.rails[slot.rail]
-        device = rail.device if group.is_remote(slot.peer) and group.settings.bind_device else ""
         try:
-            sock = dial(
-                rail,
-                device,
-                theirs[remote].address,
-                theirs[remote].port,
-                group.settings.unsent_bytes,
-            )
+            self._dial(slot)
         except OSError as error:
             self._failed(slot, error)
-            return
-        hello = Hello(
-            VERSION,
-            group.rank,
-            slot.peer,
-            slot.epoch,
-            slot.index,
-            slot.rail,
-            group_id(self._met.name),
-            b"",
-        )
+
+    def _dial(self, slot: Slot) -> None:
+        if slot.via is not None:
+            self._dial_hop(slot, slot.via)
+        elif slot.rail == NO_RAIL:
+            side = Outgoing(self._met.secret, self._hello(slot))
+            door, memory = self._open_memory(slot.peer, side.nonce)
+
+            def attached(_greeting: Greeting) -> None:
+                slot.greeting = None
+                self._group.adopt(slot, memory, slot.epoch)
+
+            slot.greeting = self._greeting(slot, door, side, attached, side.nonce)
+        else:
+            self._dial_rail(slot)
+
+    def _dial_rail(self, slot: Slot) -> None:
+        theirs = self._met.records[slot.peer].rails
+        remote = slot.remote
+        if not self._group.peers[slot.peer].channels:
+            remote = (slot.remote + slot.attempts - 1) % len(theirs)
+        sock = self._connect(slot.peer, slot.rail, remote)
 
         def done(greeting: Greeting) -> None:
             slot.greeting = None
             slot.remote = remote
-            group.adopt(slot, greeting.sock, slot.epoch)
+            self._group.adopt(slot, greeting.link, slot.epoch)
 
-        slot.greeting = Greeting(
-            group.engine,
-            sock,
-            Outgoing(self._met.secret, hello),
-            min(group.settings.handshake_s, max(10 * group.settings.detection_s, 1.0)),
+        side = Outgoing(self._met.secret, self._hello(slot))
+        slot.greeting = self._greeting(slot, sock, side, done)
+
+    def _dial_hop(self, slot: Slot, via: int) -> None:
+        """To a neighbour first; inside that connection, to the peer."""
+        group = self._group
+        side = Outgoing(self._met.secret, hop_hello(group, via, slot.peer + 1))
+        link: Link
+        if group.shares_memory(via):
+            link, memory = self._open_memory(via, side.nonce)
+            inner: Link = memory
+            nonce = side.nonce
+        else:
+            pairs = [pair for pair in group.pairs_to(via) if group.carrier[pair[0]]]
+            if not pairs:
+                raise OSError(errno.ENETDOWN, "no rail has a carrier")
+            own, remote = pairs[(via + slot.attempts) % len(pairs)]
+            link = inner = self._connect(via, own, remote)
+            nonce = b""
+
+        def hopped(_greeting: Greeting) -> None:
+            ends = Outgoing(self._met.secret, self._hello(slot))
+            slot.greeting = self._greeting(slot, inner, ends, arrived, connected=True)
+            slot.greeting.start()
+
+        def arrived(_greeting: Greeting) -> None:
+            slot.greeting = None
+            group.adopt(slot, inner, slot.epoch)
+
+        slot.greeting = self._greeting(slot, link, side, hopped, nonce)
+
+    def _connect(self, rank: int, own: int, remote: int) -> socket.socket:
+        group = self._group
+        record = self._met.records[rank].rails[remote]
+        return dial(
+            group.rails[own],
+            group.device_toward(rank, own),
+            record.address,
+            record.port,
+            group.settings.unsent_bytes,
+        )
+
+    def _open_memory(self, rank: int, nonce: bytes) -> tuple[socket.socket, MemoryStream]:
+        door = knock(self._met.records[rank].door)
+        try:
+            return door, MemoryStream.create(door, nonce)
+        except OSError:
+            door.close()
+            raise
+
+    def _hello(self, slot: Slot) -> Hello:
+        return Hello(
+            version=VERSION,
+            relay=0,
+            source=self._group.rank,
+            target=slot.peer,
+            epoch=slot.epoch,
+            channel=slot.index,
+            rail=max(slot.rail, 0),
+            group=group_id(self._met.name),
+            nonce=b"",
+        )
+
+    def _greeting(
+        self,
+        slot: Slot,
+        link: Link,
+        side: Outgoing,
+        done: Callable[[Greeting], None],
+        nonce: bytes = b"",
+        *,
+        connected: bool = False,
+    ) -> Greeting:
+        settings = self._group.settings
+
+        def failed(_greeting: Greeting, error: Exception) -> None:
+            discard(nonce)
+            self._failed(slot, error)
+
+        return Greeting(
+            self._group.engine,
+            link,
+            side,
+            min(settings.handshake_s, max(10 * settings.detection_s, 1.0)),
             done,
-            lambda _greeting, error: self._failed(slot, error),
+            failed,
+            connected=connected,
         )
 
     def _failed(self, slot: Slot, error: Exception) -> None:
         slot.greeting = None
         slot.last_error = str(error) or type(error).__name__
-        mine = self._group.rails[slot.rail].name
-        log.info(
-            "rank %d: rail %s to rank %d: attempt %d failed: %s",
-            self._group.rank,
-            mine,
-            slot.peer,
-            slot.attempts,
-            slot.last_error,
-        )
+        name = self._group.names(slot)[0]
+        self._group.note(f"{name} to rank {slot.peer}: attempt {slot.attempts}: {slot.last_error}")
         slot.comeback.failed(time.monotonic())
-        if isinstance(error, OSError) and error.errno == errno.ECONNREFUSED:
+        refused = isinstance(error, OSError) and error.errno == errno.ECONNREFUSED
+        if refused and slot.via is None:
             self._group.refused(slot.peer)
 
     def forgive(self, late: float) -> None:
@@ -221,8 +338,7 @@ class Dialing:
         """Per rail toward a peer: when something was last acknowledged, and what attempts met."""
         parts = []
         for slot in self.slots_to(rank):
-            mine = self._group.rails[slot.rail].name
-            theirs = self._met.records[rank].rails[slot.remote].name
+            mine, theirs = self._group.names(slot)
             last = f"last progress {now - slot.last_progress:.1f} s ago"
             why = slot.last_error or "waiting for the peer to connect"
             parts.append(f"rail {mine}-{theirs}: {last}, {why}")
@@ -234,8 +350,3 @@ class Dialing:
             for slot in slots.values():
                 if slot.greeting is not None:
                     slot.greeting.fail(WireError("closing"))
-
-
-def linger_nothing(sock: socket.socket) -> None:
-    """Let the kernel forget what is unsent when the socket is closed."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")

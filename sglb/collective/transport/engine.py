@@ -94,10 +94,10 @@ class Engine:
         self._epoll.close()
         os.close(self._kick)
 
-    def watch(self, fd: int, handler: Callable[[int], None]) -> None:
+    def watch(self, fd: int, handler: Callable[[int], None], *, writing: bool = True) -> None:
         """Call the handler, under the lock, with each change of readiness (edge-triggered)."""
         self._handlers[fd] = handler
-        self._epoll.register(fd, _EVENTS)
+        self._epoll.register(fd, _EVENTS if writing else _EVENTS & ~select.EPOLLOUT)
 
     def forget(self, fd: int) -> None:
         """Before a watched descriptor is closed."""

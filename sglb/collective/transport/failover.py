@@ -38,6 +38,10 @@ class Ledger:
         """Whether this side ever opened the connection."""
         return (index, epoch) in self._known
 
+    def last_epoch(self, index: int) -> int:
+        """The highest epoch that a channel ever had."""
+        return max((e for i, e in self._known if i == index), default=0)
+
     def never_was(self, index: int, epoch: int) -> None:
         """The other side opened a connection, this side did not, and won't."""
         self._known.add((index, epoch))

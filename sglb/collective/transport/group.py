@@ -14,8 +14,8 @@ from collections.abc import Callable
 from functools import partial
 
 from sglb.collective.transport.channel import Channel
-from sglb.collective.transport.connections import Doors, Greeting, prepare
-from sglb.collective.transport.dialing import Dialing, Slot
+from sglb.collective.transport.connections import Doors, Greeting, Link, prepare, watch_link
+from sglb.collective.transport.dialing import NO_RAIL, Dialing, Slot, pair_rails
 from sglb.collective.transport.engine import Engine
 from sglb.collective.transport.errors import (
     AbortedError,
@@ -27,15 +27,26 @@ from sglb.collective.transport.errors import (
 from sglb.collective.transport.handshake import Incoming, group_id
 from sglb.collective.transport.health import Health
 from sglb.collective.transport.matching import Matching
+from sglb.collective.transport.memory import MemoryStream
 from sglb.collective.transport.messages import Transfer
 from sglb.collective.transport.peer import Peer
 from sglb.collective.transport.rails import CarrierWatch, Rail
+from sglb.collective.transport.relay import Relays
 from sglb.collective.transport.rendezvous import Met
 from sglb.collective.transport.settings import Settings
-from sglb.collective.transport.wire import MAX_CHANNELS, Cause, Hello
+from sglb.collective.transport.wire import (
+    HOP_CHANNEL,
+    MAX_CHANNELS,
+    MEMORY_CHANNEL,
+    RELAY_CHANNEL,
+    Cause,
+    Hello,
+)
 
 log = logging.getLogger("sglb.collective")
 
+#: Instead of a rail: this host's door, the inside of a connection to or from a relay.
+DOOR, HOPPED = -1, -2
 _READ_BYTES = 2 << 20
 _IDLE_TICK_S = 1.0
 _TICKS_A_BOUND = 6
@@ -58,8 +69,8 @@ class Group:
         self.error: TransportError | None = None
         self.closing = False
         self.events: deque[str] = deque(maxlen=_EVENTS_KEPT)
-        self.rail_failovers = [0] * len(rails)
-        self.rail_bytes = [(0, 0)] * len(rails)  # sent, received over connections that were
+        #: By rail name, of connections that were: bytes sent, received, and how often it failed.
+        self.past: dict[str, list[int]] = {}
         self.carrier = [True] * len(rails)
         self._met: Met | None = None
         self._done: list[Transfer] = []
@@ -69,7 +80,8 @@ class Group:
         self._tick_at = 0.0
         self._tick_s = settings.detection_s / _TICKS_A_BOUND
         self._doors = Doors(self.engine, settings.handshake_s, self._greet, self._admitted)
-        self._health = Health(settings)
+        self.health = Health(settings)
+        self.relays = Relays(self)
         self._dialing: Dialing | None = None
         self._watch = CarrierWatch()
         self._indexes = _interface_indexes(rails)
@@ -87,7 +99,7 @@ class Group:
                     self.peers[record.rank] = peer
             self._dialing = Dialing(self, met)
             for number, door in enumerate(doors):
-                self._doors.open(door, number)
+                self._doors.open(door, number if number < len(self.rails) else DOOR)
             self._dialing.attempt(time.monotonic())
 
     def connected(self) -> bool:
@@ -111,10 +123,19 @@ class Group:
             return "not this group"
         if hello.target != self.rank or hello.source not in self.peers:
             return f"this is rank {self.rank} of {self.size}"
+        if hello.channel == HOP_CHANNEL:
+            other = hello.relay - 1
+            known = other in self.peers and other != hello.source and self.settings.relay
+            return "" if not hello.relay or known else "no relay here"
         if hello.source > self.rank:
             return "the lower rank connects"
         remote = self._met.records[hello.source].rails
-        if hello.channel >= MAX_CHANNELS or hello.rail >= len(remote):
+        through = hello.channel - RELAY_CHANNEL
+        if not (
+            hello.channel < MAX_CHANNELS
+            or hello.channel == MEMORY_CHANNEL
+            or 0 <= through < self.size
+        ) or hello.rail >= len(remote):
             return "no such channel"
         peer = self.peers[hello.source]
         if peer.ledger.knows(hello.channel, hello.epoch):
@@ -122,46 +143,104 @@ class Group:
         return "closing" if self.closing else ""
 
     def _admitted(self, greeting: Greeting, rail: int) -> None:
-        hello = greeting.hello
+        hello, link = greeting.hello, greeting.link
         assert hello is not None
-        assert self._met is not None
-        assert self._dialing is not None
         if self._admit(hello):  # it has changed meanwhile
-            greeting.sock.close()
+            link.close()
             return
-        remote = self.is_remote(hello.source)
-        device = self.rails[rail].device if remote and self.settings.bind_device else ""
-        prepare(greeting.sock, device, self.settings.unsent_bytes)
+        if rail == DOOR and isinstance(link, socket.socket):
+            try:
+                link = MemoryStream.attach(link, hello.nonce)
+            except OSError as error:
+                self.note(f"no shared memory with rank {hello.source}: {error}")
+                link.close()
+                return
+        if hello.channel == HOP_CHANNEL:
+            if hello.relay:
+                self.relays.begin(link, hello)
+            else:
+                self._doors.hear(link, HOPPED)
+            return
+        if isinstance(link, socket.socket):
+            device = self.device_toward(hello.source, max(rail, 0))
+            prepare(link, device, self.settings.unsent_bytes)
         peer = self.peers[hello.source]
         current = peer.channels.get(hello.channel)
         if current is not None:
             self.drop(current, "the peer connected anew")
-        slot = self._dialing.slot(hello.source, hello.channel, rail, hello.rail)
-        self.adopt(slot, greeting.sock, hello.epoch)
+        direct = hello.channel < MAX_CHANNELS
+        own, remote = (rail, hello.rail) if direct and rail >= 0 else (NO_RAIL, NO_RAIL)
+        assert self._dialing is not None
+        slot = self._dialing.slot(hello.source, hello.channel, own, remote)
+        self.adopt(slot, link, hello.epoch)
+
+    @property
+    def met(self) -> Met:
+        """What all know."""
+        assert self._met is not None
+        return self._met
 
     def is_remote(self, rank: int) -> bool:
         """Whether a rank is on another host."""
-        assert self._met is not None
-        return self._met.records[rank].host != self._met.records[self.rank].host
+        return self.met.records[rank].host != self.met.records[self.rank].host
 
-    def adopt(self, slot: Slot, sock: socket.socket, epoch: int) -> None:
+    def shares_memory(self, rank: int) -> bool:
+        """Whether a rank can be reached over shared memory."""
+        mine, theirs = self.met.records[self.rank], self.met.records[rank]
+        return mine.host == theirs.host and bool(mine.door and theirs.door)
+
+    def neighbours(self, rank: int) -> list[int]:
+        """Ranks that share memory with this one or with a peer, and may pass on between them."""
+        records = self.met.records
+        doors = {r.rank for r in records if r.door} - {self.rank, rank}
+        hosts = (records[self.rank].host, records[rank].host)
+        here = bool(records[self.rank].door)
+        there = bool(records[rank].door)
+        return [
+            r
+            for r in sorted(doors)
+            if (records[r].host == hosts[0] and here) or (records[r].host == hosts[1] and there)
+        ]
+
+    def pairs_to(self, rank: int) -> list[tuple[int, int]]:
+        """(own, remote) rails of channels to a rank."""
+        return pair_rails(self.rails, self.met.records[rank].rails)
+
+    def device_toward(self, rank: int, rail: int) -> str:
+        """The interface to tie a connection to, or ''."""
+        if not self.settings.bind_device or not self.is_remote(rank):
+            return ""
+        return self.rails[rail].device
+
+    def names(self, slot: Slot) -> tuple[str, str]:
+        """How the two ends of a slot are called."""
+        if slot.via is not None:
+            return (f"through rank {slot.via}",) * 2
+        if slot.rail == NO_RAIL:
+            return "memory", "memory"
+        remote = self.met.records[slot.peer].rails[slot.remote]
+        return self.rails[slot.rail].name, remote.name
+
+    def adopt(self, slot: Slot, link: Link, epoch: int) -> None:
         """A connection has proved itself: it is a channel now."""
-        assert self._met is not None
         now = time.monotonic()
         peer = self.peers[slot.peer]
-        names = (self.rails[slot.rail].name, self._met.records[slot.peer].rails[slot.remote].name)
-        channel = Channel(peer, sock, slot.index, epoch, names)
+        names = self.names(slot)
+        channel = Channel(peer, link, slot.index, epoch, names)
         slot.comeback.opened(now)
-        channel.up = slot.comeback.trusted(now) or not peer.channels
+        channel.up = slot.comeback.trusted(now) or not any(c.up for c in peer.channels.values())
         peer.channels[slot.index] = channel
         peer.ledger.opened(channel)
         peer.cut_since = None
         slot.channel = channel
-        self.engine.watch(sock.fileno(), partial(self._on_channel, channel))
+        watch_link(self.engine, link, partial(self._on_channel, channel))
+        if isinstance(link, MemoryStream):
+            channel.readable = True  # it has to find nothing once, so as to be woken
+            self._ready.append(channel)
         self._touched[peer.rank] = peer
-        if slot.comeback.faults:
+        if slot.comeback.faults or slot.via is not None:
             self.tell(
-                f"rail {names[0]} to rank {peer.rank} ({names[1]}) is connected again, "
+                f"rail {names[0]} to rank {peer.rank} ({names[1]}) is connected, "
                 + ("in use" if channel.up else f"on probation {slot.comeback.probation_s():g} s")
             )
 
@@ -191,6 +270,7 @@ class Group:
         ready, self._ready = self._ready, []
         for channel in ready:
             self._read(channel)
+        passing = self.relays.pump()
         while self._touched:
             _, peer = self._touched.popitem()
             peer.pump()
@@ -198,7 +278,7 @@ class Group:
         if now >= self._tick_at:
             self._tick(now)
         self._ready += [c for c in ready if c.readable and c.open and c not in self._ready]
-        return bool(self._ready or self._touched)
+        return bool(self._ready or self._touched or passing)
 
     def _on_channel(self, channel: Channel, event: int) -> None:
         if event & select.EPOLLOUT and channel.blocked:
@@ -243,17 +323,20 @@ class Group:
             busy = bool(peer.outstanding()) or self.matching.waits_for(peer.rank)
             self._active |= busy
             for channel in list(peer.channels.values()):
-                reason = self._health.check(channel, now)
+                reason = self.health.check(channel, now)
                 if reason:
                     self.drop(channel, reason)
-                elif self._health.wants_ping(channel, now, busy):
+                elif self.health.wants_ping(channel, now, busy):
                     channel.ping_now = True
                 if channel.owes_ack():
                     channel.ack_now = True
+                if isinstance(channel.stream, MemoryStream):  # in case that a wake-up was lost
+                    self._on_channel(channel, select.EPOLLIN | select.EPOLLOUT)
             if busy and not peer.channels and (peer.gone is None or peer.wanted()):
                 self._judge(peer, now)
             peer.pump()
         self._doors.expire(now)
+        self._active |= self.relays.tick(now)
         if self._dialing is not None and not self.closing:
             self._active |= self._dialing.attempt(now)
         self._tick_at = now + (self._tick_s if self._active else _IDLE_TICK_S)
@@ -310,19 +393,17 @@ class Group:
         now = time.monotonic()
         if not peer.channels:
             peer.cut_since = now
-        slot = self._dialing.lost(peer.rank, channel, now)
+        self._dialing.lost(peer.rank, channel, now)
         if not any(other.up for other in peer.channels.values()):
             for other in peer.channels.values():  # on probation, but there is nothing better
                 other.up = True
-        sent, received = self.rail_bytes[slot.rail]
-        self.rail_bytes[slot.rail] = (
-            sent + channel.sent_bytes,
-            received + channel.received_bytes,
-        )
+        past = self.past.setdefault(channel.rails[0], [0, 0, 0])
+        past[0] += channel.sent_bytes
+        past[1] += channel.received_bytes
         if quiet or self.closing:
             return
         peer.stats.failovers += 1
-        self.rail_failovers[slot.rail] += 1
+        past[2] += 1
         self.tell(
             f"rail {channel.rails[0]} to rank {peer.rank} ({channel.rails[1]}) is lost: {reason}; "
             f"{len(channel.unacked)} frames of {channel.inflight_bytes} bytes unacknowledged, "
@@ -344,6 +425,10 @@ class Group:
         self.events.append(f"{time.strftime('%H:%M:%S')} {text}")
         log.warning("rank %d: %s", self.rank, text)
 
+    def note(self, text: str) -> None:
+        """Log what is of interest only to those who look closer."""
+        log.info("rank %d: %s", self.rank, text)
+
     def _on_carrier(self, _event: int) -> None:
         for index, has in self._watch.read():
             for number, rail in enumerate(self.rails):
@@ -356,6 +441,8 @@ class Group:
     def _carrier_changed(self, number: int, has: bool) -> None:
         if self._dialing is None:
             return
+        if not has:
+            self.relays.lost_rail(self.rails[number].name)
         for slot in self._dialing.slots_on(number):
             if not self.is_remote(slot.peer):
                 continue
@@ -425,6 +512,7 @@ class Group:
                 peer.channels.clear()
             if self._dialing is not None:
                 self._dialing.close()
+            self.relays.close()
             self._doors.close()
             self.engine.forget(self._watch.socket.fileno())
             self._watch.close()

@@ -44,7 +44,8 @@ class Outgoing:
 
     def __init__(self, secret: bytes, hello: Hello) -> None:
         self._secret = secret
-        self._hello = pack_hello(hello._replace(nonce=secrets.token_bytes(NONCE_BYTES)))
+        self.nonce = secrets.token_bytes(NONCE_BYTES)
+        self._hello = pack_hello(hello._replace(nonce=self.nonce))
         self.need = ANSWER_BYTES
         self._proved = False
 

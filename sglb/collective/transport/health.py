@@ -8,8 +8,9 @@ probe a path on which nothing else is sent, and no answer of the peer's process.
 from __future__ import annotations
 
 import socket
+from typing import Protocol
 
-from sglb.collective.transport.channel import Channel
+from sglb.collective.transport.channel import ByteStream, Channel
 from sglb.collective.transport.failover import Path, parse_tcp_info
 from sglb.collective.transport.settings import Settings
 
@@ -18,6 +19,16 @@ _TCP_INFO_BYTES = 192
 _MAX_PROBES = 2
 _PINGS_A_BOUND = 3
 _IDLE_PING_S = 1.0
+
+
+class Watched(Protocol):
+    """Something over a connection; `Health` writes the latter two."""
+
+    @property
+    def stream(self) -> ByteStream: ...  # noqa: D102
+
+    rtt_s: float
+    stalled_since: float | None
 
 
 class Health:
@@ -31,7 +42,7 @@ class Health:
         """After how long without an acknowledgement a path is dead."""
         return max(self._floor_s, self._factor * path.rtt_s)
 
-    def check(self, channel: Channel, now: float) -> str:
+    def check(self, channel: Watched, now: float) -> str:
         """Why the channel is to be given up, or ''."""
         stream = channel.stream
         if not isinstance(stream, socket.socket) or stream.family == socket.AF_UNIX:

@@ -27,10 +27,10 @@ _SMALL_BYTES = 16 << 10
 _WRITTEN, _READ, _READER_WAITS, _WRITER_WAITS = range(4)
 _WORDS = 8  # of a ring's control block
 
-RING_BYTES = 1 << 20
+RING_BYTES = 2 << 20
 
 
-class MemoryError_(OSError):
+class SharedMemoryError(OSError):
     """The shared memory is not what it should be."""
 
 
@@ -66,7 +66,7 @@ class Ring:
     def _filled(self) -> int:
         filled = self._words[_WRITTEN] - self._words[_READ]
         if not 0 <= filled <= self._size:
-            raise MemoryError_(f"a ring of {self._size} bytes says that it holds {filled}")
+            raise SharedMemoryError(f"a ring of {self._size} bytes says that it holds {filled}")
         return filled
 
     def room(self) -> memoryview:
@@ -153,7 +153,7 @@ class MemoryStream:
             size = os.fstat(fd).st_size
             ring_bytes = (size - _CONTROL_BYTES) // 2
             if ring_bytes < 1 or size != _size(ring_bytes):
-                raise MemoryError_(f"shared memory of {size} bytes")
+                raise SharedMemoryError(f"shared memory of {size} bytes")
             file = mmap.mmap(fd, size)
         finally:
             os.close(fd)

@@ -2,7 +2,7 @@
 
 A message has a number, dense toward each peer; the receiver lets messages meet their receives in this
 order, whatever channel they came over. Up to `eager_bytes` a message goes with its announcement, from
-a copy; of a larger one the first bytes do, and the rest, in chunks that any channel takes as it
+a copy; of a larger one the first `head_bytes` do, and the rest, in chunks that any channel takes as it
 drains, once its receive has been posted (GRANT).
 """
 
@@ -109,12 +109,13 @@ class Peer:
         size = len(data)
         number = self._next_out
         self._next_out += 1
-        head = min(size, self._settings.eager_bytes)
+        small = size <= self._settings.eager_bytes
+        head = size if small else min(size, self._settings.head_bytes)
         if self._early_sent - self._early_consumed + head > self._settings.eager_budget_bytes:
             head = 0
         self._early_sent += head
         fields = (number, stream, size, fingerprint)
-        if head == size:
+        if small and head == size:
             self._control.append(Frame(Kind.MSG, fields, bytes(data)))
             self._recent.append((number, size, label))
             self.stats.messages_sent += 1
@@ -122,7 +123,9 @@ class Peer:
             return
         message = Outbound(number, stream, data, transfer, label)
         message.next = head
-        self._open_sends[number] = self._ungranted[number] = message
+        self._open_sends[number] = message
+        if head < size:
+            self._ungranted[number] = message
         self._control.append(Frame(Kind.MSG, fields, data[:head], message))
 
     def post(self, receive: Receive) -> None:
@@ -261,6 +264,8 @@ class Peer:
 
     def _on_message(self, channel: Channel, header: Header, payload: memoryview) -> None:
         landed = self._landed.pop(channel.index, None)
+        if header.payload_bytes > self._settings.eager_bytes:
+            channel.ack_now = True  # not from a copy: its sender waits for that
         number = header.m
         if number < self._next_in or number in self._reordered:
             self.stats.duplicates += 1

@@ -19,8 +19,8 @@ class Settings:
 
     rails: interfaces or local addresses, in the same order on every rank; empty: found.
     channels_per_rail: TCP connections to each peer over each rail.
-    eager_bytes: up to here a message goes at once, copied; larger ones wait for their receiver,
-        only their first `eager_bytes` go at once.
+    eager_bytes: up to here a message goes at once, from a copy.
+    head_bytes: so much of a larger message goes at once too; the rest once its receive is posted.
     eager_budget_bytes: what one peer may have sent before it is received.
     chunk_bytes: largest piece of a message that one channel takes at a time.
     unsent_bytes: what a channel may leave with the kernel unsent; the rest stays with the
@@ -47,7 +47,8 @@ class Settings:
     rails: tuple[str, ...] = ()
     channels_per_rail: int = 1
     eager_bytes: int = 64 << 10
-    eager_budget_bytes: int = 8 << 20
+    head_bytes: int = 256 << 10
+    eager_budget_bytes: int = 16 << 20
     chunk_bytes: int = 1 << 20
     unsent_bytes: int = 128 << 10
     window_s: float = 0.2
@@ -96,6 +97,7 @@ class Settings:
 _BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("channels_per_rail", 1, 16),
     ("eager_bytes", 0, MAX_EAGER_BYTES),
+    ("head_bytes", 0, MAX_EAGER_BYTES),
     ("eager_budget_bytes", 0, 1 << 30),
     ("chunk_bytes", 4096, MAX_CHUNK_BYTES),
     ("unsent_bytes", 1024, 1 << 30),

@@ -37,7 +37,10 @@ class ChannelStats:
 
 @dataclass(frozen=True, slots=True)
 class RailStats:
-    """One local rail over all peers: bytes of all its connections so far, and faults on it."""
+    """One local rail over all peers: bytes of all its connections so far, and faults on it.
+
+    Also `memory`, and `through rank N`, which have no address.
+    """
 
     name: str
     address: str
@@ -59,6 +62,7 @@ class Stats:
     group: str
     state: str
     detection_bound_s: float
+    relayed_bytes: int = 0
     rails: list[RailStats] = field(default_factory=list)
     channels: list[ChannelStats] = field(default_factory=list)
     peers: dict[int, PeerStats] = field(default_factory=dict)

@@ -30,19 +30,23 @@ def snapshot(group: Group) -> Stats:
         for channel in peer.channels.values()
     ]
     rails = []
-    for number, rail in enumerate(group.rails):
-        mine = [c for c in channels if c.rail == rail.name]
+    known = {rail.name: (number, rail.address) for number, rail in enumerate(group.rails)}
+    others = {c.rail for c in channels} | set(group.past)
+    for name in [*known, *sorted(others - set(known))]:
+        mine = [c for c in channels if c.rail == name]
+        sent, received, failovers = group.past.get(name, (0, 0, 0))
+        number, address = known.get(name, (None, ""))
         rails.append(
             RailStats(
-                name=rail.name,
-                address=rail.address,
-                carrier=group.carrier[number],
+                name=name,
+                address=address,
+                carrier=number is None or group.carrier[number],
                 channels_up=sum(c.up for c in mine),
-                channels_down=group.slots_on(number) - len(mine),
+                channels_down=0 if number is None else group.slots_on(number) - len(mine),
                 rate=sum(c.rate for c in mine),
-                sent_bytes=group.rail_bytes[number][0] + sum(c.sent_bytes for c in mine),
-                received_bytes=group.rail_bytes[number][1] + sum(c.received_bytes for c in mine),
-                failovers=group.rail_failovers[number],
+                sent_bytes=sent + sum(c.sent_bytes for c in mine),
+                received_bytes=received + sum(c.received_bytes for c in mine),
+                failovers=failovers,
             )
         )
     return Stats(
@@ -51,6 +55,7 @@ def snapshot(group: Group) -> Stats:
         group=group.settings.group,
         state="open" if group.error is None else str(group.error),
         detection_bound_s=group.settings.detection_s,
+        relayed_bytes=group.relays.passed_bytes,
         rails=rails,
         channels=channels,
         peers={rank: replace(peer.stats) for rank, peer in group.peers.items()},

@@ -11,6 +11,7 @@ from sglb.collective.transport.group import Group
 from sglb.collective.transport.messages import Done, Label, Receive, Transfer
 from sglb.collective.transport.rails import find_rails, same_host_text
 from sglb.collective.transport.rendezvous import RailRecord, Store, begin, meet, own_record
+from sglb.collective.transport.runtime import close_door, open_door
 from sglb.collective.transport.settings import Settings
 from sglb.collective.transport.stats import Stats
 from sglb.collective.transport.status import snapshot
@@ -25,8 +26,9 @@ class Transport:
     something fatal happened (mismatch, a lost rank, abort) every transfer ends with that error.
     """
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group, door: str) -> None:
         self._group = group
+        self._door = door
         self._engine = group.engine
         self._closed = False
 
@@ -44,24 +46,29 @@ class Transport:
         limit_s = min(timeout_s, settings.connect_s)
         deadline = time.monotonic() + limit_s
         doors = []
+        door = ""
         try:
             for rail in rails:
                 doors.append(listen(rail))
             prefix = begin(store, settings.group, rank)
             records = [
-                RailRecord(rail.name, rail.address, door.getsockname()[1])
-                for rail, door in zip(rails, doors, strict=True)
+                RailRecord(rail.name, rail.address, listening.getsockname()[1])
+                for rail, listening in zip(rails, doors, strict=True)
             ]
-            mine = own_record(rank, settings.host or same_host_text(), "", records)
+            if settings.shared_memory:
+                door, listening = open_door(settings.runtime_dir)
+                doors.append(listening)
+            mine = own_record(rank, settings.host or same_host_text(), door, records)
             met = meet(store, prefix, mine, size, limit_s)
         except (OSError, TransportError) as error:
-            for door in doors:
-                door.close()
+            for listening in doors:
+                listening.close()
+            close_door(door)
             if isinstance(error, TransportError):
                 raise
             raise RendezvousError(f"rank {rank} cannot listen on its rails: {error}") from error
         group = Group(rank, size, rails, settings)
-        transport = cls(group)
+        transport = cls(group, door)
         group.begin(met, doors)
         group.engine.start()
         if not group.engine.wait_until(group.connected, deadline - time.monotonic()):
@@ -203,6 +210,7 @@ class Transport:
         self._closed = True
         self._engine.stop()
         self._group.shut()
+        close_door(self._door)
 
     def stats(self) -> Stats:
         """Counters and state now."""

@@ -19,6 +19,11 @@ from sglb.collective.transport.settings import MAX_CHUNK_BYTES, MAX_EAGER_BYTES
 VERSION = 1
 MAX_TEXT_BYTES = 4096
 MAX_CHANNELS = 1024
+#: Numbers of channels that belong to no rail: over shared memory, through rank r (r added), and of a
+#: connection to a relay, inside which another one begins.
+MEMORY_CHANNEL = 0x3FFF
+RELAY_CHANNEL = 0x4000
+HOP_CHANNEL = 0xFFFF
 
 
 class Kind(IntEnum):
@@ -107,9 +112,14 @@ _REASON_BYTES = NONCE_BYTES + MAC_BYTES
 
 
 class Hello(NamedTuple):
-    """First message: who connects to whom, for which channel, over which of its rails."""
+    """First message: who connects to whom, for which channel, over which of its rails.
+
+    relay: of a HOP_CHANNEL, the rank to pass everything on to, plus 1; 0: what follows is for the
+    target itself.
+    """
 
     version: int
+    relay: int
     source: int
     target: int
     epoch: int
@@ -147,7 +157,7 @@ def pack_hello(hello: Hello) -> bytes:
     return _HELLO.pack(
         HELLO_MAGIC,
         hello.version,
-        0,
+        hello.relay,
         hello.source,
         hello.target,
         hello.epoch,
@@ -162,10 +172,10 @@ def unpack_hello(data: bytes | bytearray | memoryview) -> Hello:
     """A HELLO of any version. Raises WireError."""
     if len(data) != HELLO_BYTES:
         raise WireError(f"a HELLO of {len(data)} bytes")
-    magic, version, _, source, target, epoch, channel, rail, group, nonce = _HELLO.unpack(data)
+    magic, *fields = _HELLO.unpack(data)
     if magic != HELLO_MAGIC:
         raise WireError("not a reccl connection")
-    return Hello(version, source, target, epoch, channel, rail, group, nonce)
+    return Hello(*fields)
 
 
 def pack_answer(step: Step, nonce: bytes, mac: bytes) -> bytes:

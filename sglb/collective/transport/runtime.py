@@ -1,0 +1,61 @@
+"""Where processes of this user leave sockets for others on the same host."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+from sglb.collective.transport.errors import SettingsError
+
+_BACKLOG = 512
+
+
+def runtime_folder(chosen: str = "") -> Path:
+    """The folder, made if need be, ours alone: `chosen`, else of XDG_RUNTIME_DIR, else in /tmp.
+
+    Raises SettingsError when it is somebody else's, or cannot be made.
+    """
+    base = os.environ.get("XDG_RUNTIME_DIR", "")
+    if chosen:
+        path = Path(chosen)
+    elif base and os.access(base, os.W_OK):
+        path = Path(base, "reccl")
+    else:
+        path = Path(f"/tmp/reccl-{os.getuid()}")
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = path.stat()
+    except OSError as error:
+        raise SettingsError(f"RECCL_RUNTIME_DIR: cannot use {path}: {error.strerror}") from error
+    if found.st_uid != os.getuid() or (found.st_mode & 0o022 and not chosen):
+        raise SettingsError(f"RECCL_RUNTIME_DIR: {path} is not this user's alone; name another")
+    return path
+
+
+def listen_at(path: Path) -> socket.socket:
+    """A listening Unix socket, for this user only. Raises OSError."""
+    door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        door.bind(str(path))
+        path.chmod(0o600)
+        door.listen(_BACKLOG)
+    except OSError:
+        door.close()
+        raise
+    return door
+
+
+def open_door(runtime_dir: str) -> tuple[str, socket.socket]:
+    """A door for ranks of this host: its path, and the listening socket. Raises OSError."""
+    path = runtime_folder(runtime_dir) / f"{os.getpid()}-{secrets.token_hex(4)}.door"
+    return str(path), listen_at(path)
+
+
+def close_door(path: str) -> None:
+    """Remove a door's path."""
+    if path:
+        with suppress(FileNotFoundError):
+            Path(path).unlink()
