@@ -50,13 +50,21 @@ def _run(*command: str) -> str:
 
 
 class Lab:
-    """Two hosts and `rails` links of `rate_mbit` each between them."""
+    """Two hosts and `rails` links of `rate_mbit` each between them.
 
-    def __init__(self, rails: int, rate_mbit: int, net: int = 77) -> None:
+    switched: each rail ends at a switch instead, all of them in one network, so that a rail of one
+    host alone can fail.
+    """
+
+    def __init__(
+        self, rails: int, rate_mbit: int, *, switched: bool = False, net: int = 77
+    ) -> None:
         self.rails = rails
         self.rate_mbit = rate_mbit
+        self.switched = switched
         self._net = net
         self._hosts = [f"reccl-{os.getpid()}-{host}" for host in range(2)]
+        self._switch = f"reccl-{os.getpid()}-switch"
 
     def names(self) -> tuple[str, ...]:
         """What RECCL_RAILS is on both hosts."""
@@ -67,28 +75,55 @@ class Lab:
         for name in self._hosts:
             _run("ip", "netns", "add", name)
             self.on(self._hosts.index(name), "ip link set lo up")
+        if self.switched:
+            _run("ip", "netns", "add", self._switch)
+            self._at_switch("ip link add sw0 type bridge")
+            self._at_switch("ip link set sw0 up")
         for rail in range(self.rails):
-            a, b = self._hosts
-            _run(
-                *f"ip link add rail{rail} netns {a} type veth peer name rail{rail} netns {b}".split()
-            )
+            if not self.switched:
+                a, b = self._hosts
+                pair = f"ip link add rail{rail} netns {a} type veth peer name rail{rail} netns {b}"
+                _run(*pair.split())
             for host in range(2):
-                self.on(host, f"ip addr add {self._address(host, rail)}/24 dev rail{rail}")
-                self.on(host, f"ip link set rail{rail} up")
-                self.on(host, f"tc qdisc add dev rail{rail} root handle 1: htb default 1")
-                self._shape("add", host, rail, self.rate_mbit)
-                queue = int(self.rate_mbit * 125_000 * _QUEUE_S) + 200_000
-                self.on(
-                    host,
-                    f"tc qdisc add dev rail{rail} parent 1:1 handle 10: bfifo limit {queue}",
-                )
+                if self.switched:
+                    self._plug(host, rail)
+                self._set_up(host, rail)
+
+    def _plug(self, host: int, rail: int) -> None:
+        port = f"port{host}-{rail}"
+        _run(
+            *f"ip link add rail{rail} netns {self._hosts[host]} type veth "
+            f"peer name {port} netns {self._switch}".split()
+        )
+        self._at_switch(f"ip link set {port} master sw0")
+        self._at_switch(f"ip link set {port} up")
+
+    def _set_up(self, host: int, rail: int) -> None:
+        self.on(host, f"ip addr add {self._address(host, rail)}/24 dev rail{rail}")
+        self.on(host, f"ip link set rail{rail} up")
+        self.on(host, f"tc qdisc add dev rail{rail} root handle 1: htb default 1")
+        self._shape("add", host, rail, self.rate_mbit)
+        queue = int(self.rate_mbit * 125_000 * _QUEUE_S) + 200_000
+        self.on(host, f"tc qdisc add dev rail{rail} parent 1:1 handle 10: bfifo limit {queue}")
+        if self.switched:  # several interfaces in one network: each answers for itself alone
+            conf = f"/proc/sys/net/ipv4/conf/rail{rail}"
+            _run(
+                *("ip", "netns", "exec", self._hosts[host], "sh", "-c"),
+                f"echo 1 > {conf}/arp_ignore; echo 2 > {conf}/arp_announce; "
+                f"echo 0 > {conf}/rp_filter; echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter",
+            )
+
+    def _at_switch(self, command: str) -> None:
+        _run("ip", "netns", "exec", self._switch, *command.split())
 
     def down(self) -> None:
         """Remove it."""
-        for name in self._hosts:
+        for name in [*self._hosts, self._switch]:
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
     def _address(self, host: int, rail: int) -> str:
+        if self.switched:
+            return f"10.{self._net}.0.{host * 100 + rail + 1}"
         return f"10.{self._net}.{rail}.{host + 1}"
 
     def _shape(self, verb: str, host: int, rail: int, rate_mbit: float) -> None:
@@ -121,6 +156,15 @@ class Lab:
             peer = self._address(1 - host, rail)
             self.on(host, f"ip neigh replace {peer} lladdr {_NOWHERE} dev rail{rail} nud permanent")
 
+    def unplug(self, host: int, rail: int, *, silently: bool = False) -> None:
+        """Take one host's rail off the switch; `silently`: its carrier stays."""
+        verb = "nomaster" if silently else "down"
+        self._at_switch(f"ip link set port{host}-{rail} {verb}")
+
+    def plug(self, host: int, rail: int) -> None:
+        """Put it back."""
+        self._at_switch(f"ip link set port{host}-{rail} master sw0 up")
+
     def heal(self, rail: int) -> None:
         """End a black hole."""
         for host in range(2):
@@ -135,9 +179,9 @@ class Lab:
 
 
 @contextmanager
-def lab(rails: int, rate_mbit: int) -> Iterator[Lab]:
+def lab(rails: int, rate_mbit: int, *, switched: bool = False) -> Iterator[Lab]:
     """A lab, removed at the end."""
-    made = Lab(rails, rate_mbit)
+    made = Lab(rails, rate_mbit, switched=switched)
     try:
         made.up()
         yield made

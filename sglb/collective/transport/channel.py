@@ -84,7 +84,7 @@ class Channel:
         self.sent_at = self.opened_at
         self.progress_at = self.opened_at
         self.rtt_s = 0.0
-        self.stalled_since: float | None = None  # of `Health`
+        self.stalled: tuple[float, int] | None = None  # of `Health`
         # Sending.
         self.unacked: deque[Frame] = deque()
         self.inflight_bytes = 0

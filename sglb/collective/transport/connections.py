@@ -249,7 +249,8 @@ class Doors:
     def _turn_away(self, greeting: Greeting, error: Exception) -> None:
         self._strangers.discard(greeting)
         self.turned_away += 1
-        _log.warning("a connection was turned away: %s", error)
+        level = logging.INFO if isinstance(error, EOFError) else logging.WARNING
+        _log.log(level, "a connection was turned away: %s", error)
 
     def expire(self, now: float) -> None:
         """Give up strangers that have not proved themselves in time."""

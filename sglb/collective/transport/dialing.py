@@ -182,7 +182,8 @@ class Dialing:
                 slot.greeting.fail(WireError("no answer in time"))
             return
         peer = group.peers[slot.peer]
-        if slot.peer < group.rank or peer.leaving or now < slot.comeback.next_try:
+        over = peer.leaving or peer.gone is not None
+        if slot.peer < group.rank or over or now < slot.comeback.next_try:
             return
         if slot.rail != NO_RAIL and group.is_remote(slot.peer) and not group.carrier[slot.rail]:
             slot.attempts += 1
@@ -316,7 +317,10 @@ class Dialing:
         slot.greeting = None
         slot.last_error = str(error) or type(error).__name__
         name = self._group.names(slot)[0]
-        self._group.note(f"{name} to rank {slot.peer}: attempt {slot.attempts}: {slot.last_error}")
+        if slot.attempts.bit_count() == 1:  # 1, 2, 4, 8 ...
+            self._group.note(
+                f"{name} to rank {slot.peer}: attempt {slot.attempts}: {slot.last_error}"
+            )
         slot.comeback.failed(time.monotonic())
         refused = isinstance(error, OSError) and error.errno == errno.ECONNREFUSED
         if refused and slot.via is None:

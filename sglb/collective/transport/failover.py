@@ -16,8 +16,8 @@ from sglb.collective.transport.messages import Frame
 
 _TCP_INFO_BYTES = 192
 _TCP_INFO = struct.Struct("=BBBBBBBB24I")
-_NOT_SENT = struct.Struct("=I")
-_NOT_SENT_AT = 144  # tcpi_notsent_bytes
+_ACKED = struct.Struct("=Q")
+_ACKED_AT = 120  # tcpi_bytes_acked
 
 
 class Ledger:
@@ -68,7 +68,7 @@ class Path:
     probes: int
     since_ack_s: float
     rtt_s: float
-    not_sent_bytes: int
+    acked_bytes: int
 
 
 def parse_tcp_info(data: bytes) -> Path:
@@ -81,5 +81,5 @@ def parse_tcp_info(data: bytes) -> Path:
         probes=head[3],
         since_ack_s=words[12] / 1000 if words[4] else 0.0,
         rtt_s=(words[15] + 4 * words[16]) / 1e6,
-        not_sent_bytes=_NOT_SENT.unpack_from(data, _NOT_SENT_AT)[0],
+        acked_bytes=_ACKED.unpack_from(data, _ACKED_AT)[0],
     )

@@ -162,7 +162,9 @@ class Group:
                 self._doors.hear(link, HOPPED)
             return
         if isinstance(link, socket.socket):
-            device = self.device_toward(hello.source, max(rail, 0))
+            # Where networks differ the route back need not be this rail's.
+            near = rail >= 0 and self.rails[rail].shares_network(link.getpeername()[0])
+            device = self.device_toward(hello.source, rail) if near else ""
             prepare(link, device, self.settings.unsent_bytes)
         peer = self.peers[hello.source]
         current = peer.channels.get(hello.channel)

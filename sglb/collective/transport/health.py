@@ -22,13 +22,13 @@ _IDLE_PING_S = 1.0
 
 
 class Watched(Protocol):
-    """Something over a connection; `Health` writes the latter two."""
+    """Something over a connection; `Health` writes the latter two: since when, at which count."""
 
     @property
     def stream(self) -> ByteStream: ...  # noqa: D102
 
     rtt_s: float
-    stalled_since: float | None
+    stalled: tuple[float, int] | None
 
 
 class Health:
@@ -54,14 +54,14 @@ class Health:
         path = parse_tcp_info(data)
         channel.rtt_s = path.rtt_s
         if not path.unacked:
-            channel.stalled_since = None
+            channel.stalled = None
             if path.probes > _MAX_PROBES:
                 return f"{path.probes} probes of a closed window are unanswered"
             return ""
-        if channel.stalled_since is None:
-            channel.stalled_since = now  # it may have been sent just now
+        if channel.stalled is None or channel.stalled[1] != path.acked_bytes:
+            channel.stalled = now, path.acked_bytes  # it may have been sent just now
             return ""
-        silent_s = min(now - channel.stalled_since, path.since_ack_s)
+        silent_s = min(now - channel.stalled[0], path.since_ack_s)
         bound_s = self.bound_s(path)
         if silent_s < bound_s:
             return ""

@@ -52,7 +52,7 @@ class Splice:
         self.stream = sock
         self.rail = rail
         self.rtt_s = 0.0
-        self.stalled_since: float | None = None
+        self.stalled: tuple[float, int] | None = None
         self.passed_bytes = 0
         self.open = True
         self._group = group
@@ -135,8 +135,7 @@ class Relays:
             if isinstance(link, MemoryStream):
                 self._to_rail(link, target)
             else:
-                device = self._group.device_toward(hello.source, 0)
-                prepare(link, device, self._group.settings.unsent_bytes)
+                prepare(link, "", self._group.settings.unsent_bytes)
                 self._to_memory(link, target)
         except OSError as error:
             self._group.note(f"cannot pass rank {hello.source} on to rank {target}: {error}")
@@ -207,7 +206,9 @@ class Relays:
         for greeting in [g for g in self._greetings if g.deadline < now]:
             greeting.fail(WireError("no answer in time"))
         for splice in self._splices:
-            if self._group.health.check(splice, now):
+            reason = self._group.health.check(splice, now) if splice.open else ""
+            if reason:
+                self._group.note(f"what is passed on over rail {splice.rail} ends: {reason}")
                 splice.close()
             else:
                 self.ready(splice)  # in case that a wake-up was lost
