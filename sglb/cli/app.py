@@ -13,6 +13,7 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from sglb.cli import files
+from sglb.cli.collective import collective_app
 from sglb.cli.entry import Interrupted, raise_on_sigint
 from sglb.cli.errors import INCOMPLETE, UserError, tell
 from sglb.cli.progress import RunProgress
@@ -305,6 +306,7 @@ def switch_command(
 
 
 app.command("savings")(savings_command)
+app.add_typer(collective_app)
 
 
 @app.command("version")

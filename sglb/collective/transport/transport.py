@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from sglb.collective.transport import observe
 from sglb.collective.transport.connections import listen
 from sglb.collective.transport.errors import ClosedError, RendezvousError, TransportError
 from sglb.collective.transport.group import Group
@@ -78,6 +79,11 @@ class Transport:
         if group.error is not None:
             transport._shut()
             raise group.error
+        try:
+            observe.show(transport.stats, settings, rank)
+        except TransportError:
+            transport._shut()
+            raise
         return transport
 
     @property
@@ -208,6 +214,7 @@ class Transport:
 
     def _shut(self) -> None:
         self._closed = True
+        observe.hide(self.stats)
         self._engine.stop()
         self._group.shut()
         close_door(self._door)
