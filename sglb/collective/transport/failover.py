@@ -3,7 +3,8 @@
 Each side closes its own end first, so that it reads nothing late, and reports, over another
 connection, how many frames of the lost one it has taken in. Only with the other side's report does it
 know which of its own frames to send again, elsewhere: these and no others, so that nothing arrives
-twice. Reports are frames like others: one on a connection that is lost in turn is sent again.
+twice. Reports themselves may arrive twice; one on a connection that is lost in turn is sent again at
+once.
 """
 
 from __future__ import annotations

@@ -30,6 +30,8 @@ from sglb.collective.transport.settings import Settings
 from sglb.collective.transport.stats import PeerStats
 from sglb.collective.transport.wire import Header, Kind, bytes_of, text_of
 
+#: What may arrive twice, and is sent again as soon as its connection is lost.
+_REPEATABLE = frozenset({Kind.REPORT, Kind.ABORT})
 #: Labels of copied messages that are kept for a complaint of their receiver.
 _RECENT = 256
 
@@ -369,12 +371,15 @@ class Peer:
             return
         report = (channel.index, channel.epoch, channel.received, 0)
         self._control.appendleft(Frame(Kind.REPORT, report))
+        # Two connections lost at once may each have carried the report on the other: reports go out
+        # again at once, not when it is known whether they arrived; to hear one twice does no harm.
+        self._control.extendleft(f for f in channel.unacked if f.kind in _REPEATABLE)
         self.ledger.lost(channel)
 
     def _replay(self, frames: Sequence[Frame]) -> None:
         """Send again, before what is new, in the same order."""
         for frame in reversed(frames):
-            if self.failed and frame.kind is not Kind.ABORT:
+            if self.failed or frame.kind in _REPEATABLE:
                 continue
             queue = self._again if frame.kind is Kind.DATA else self._control
             queue.appendleft(frame)

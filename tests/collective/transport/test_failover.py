@@ -105,3 +105,22 @@ def test_a_peer_that_closed_in_good_order_is_an_error_only_for_those_who_want_mo
         made[1].close()
         with pytest.raises(PeerLostError, match="rank 1 has closed"):
             made[0].recv(1, 0, bytearray(10)).wait(10)
+
+
+def test_two_connections_lost_at_once_that_carry_each_others_reports() -> None:
+    with ranks(2, settings(2, chunk_bytes=8192, retry_s=0.02, probation_s=0.02)) as made:
+        size = 3_000_000
+        data = [random.Random(rank).randbytes(size) for rank in range(2)]
+        into = [bytearray(size) for _ in range(2)]
+        found = [made[rank].recv(1 - rank, 0, into[rank]) for rank in range(2)]
+        sent = [made[rank].send(1 - rank, 0, data[rank]) for rank in range(2)]
+        groups = [transport._group for transport in made]
+        with groups[0].engine.lock, groups[1].engine.lock:
+            for rank in range(2):  # each reports the one over the other
+                peer = groups[rank].peers[1 - rank]
+                groups[rank].drop(peer.channels[rank], "for a test")
+                peer.pump()
+        for transfer in found + sent:
+            transfer.wait(20)
+        assert into == data[::-1]
+        assert all(transport.stats().failovers >= 1 for transport in made)
