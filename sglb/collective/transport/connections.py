@@ -51,6 +51,13 @@ def knock(path: str) -> socket.socket:
     return sock
 
 
+def address_of(sock: socket.socket) -> str:
+    """The other side's address, '' once it is gone."""
+    with suppress(OSError):
+        return str(sock.getpeername()[0])
+    return ""
+
+
 def prepare(sock: socket.socket, device: str, unsent_bytes: int) -> None:
     """Options of a connection; ties it to an interface where the kernel lets us."""
     sock.setblocking(False)

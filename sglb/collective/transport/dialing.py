@@ -19,7 +19,7 @@ from sglb.collective.transport.connections import Greeting, Link, dial, knock
 from sglb.collective.transport.errors import WireError
 from sglb.collective.transport.failback import Comeback
 from sglb.collective.transport.handshake import Outgoing, group_id
-from sglb.collective.transport.memory import MemoryStream, discard
+from sglb.collective.transport.memory import HOP_RING_BYTES, RING_BYTES, MemoryStream, discard
 from sglb.collective.transport.rails import Rail
 from sglb.collective.transport.relay import hop_hello
 from sglb.collective.transport.rendezvous import Met, RailRecord
@@ -133,6 +133,13 @@ class Dialing:
                     self._try(slot, now)
         return imperfect
 
+    def direct(self, rank: int) -> bool:
+        """Whether a peer is reached without the help of others."""
+        return any(
+            s.channel is not None and s.channel.up and s.via is None
+            for s in self._slots[rank].values()
+        )
+
     def _wanted(self, slot: Slot, slots: dict[int, Slot]) -> bool:
         """Rails between ranks of one host are used only where shared memory is not."""
         memory = slots.get(MEMORY_CHANNEL)
@@ -146,7 +153,7 @@ class Dialing:
         if rank < group.rank or group.shares_memory(rank) or not group.settings.relay:
             return
         direct = [s for s in slots.values() if s.via is None]
-        if any(s.channel is not None and s.channel.up for s in direct):
+        if self.direct(rank):
             for slot in [s for s in slots.values() if s.via is not None]:
                 if slot.channel is not None:
                     group.drop(slot.channel, "a direct way is back", quiet=True)
@@ -233,7 +240,7 @@ class Dialing:
         side = Outgoing(self._met.secret, hop_hello(group, via, slot.peer + 1))
         link: Link
         if group.shares_memory(via):
-            link, memory = self._open_memory(via, side.nonce)
+            link, memory = self._open_memory(via, side.nonce, HOP_RING_BYTES)
             inner: Link = memory
             nonce = side.nonce
         else:
@@ -266,10 +273,12 @@ class Dialing:
             group.settings.unsent_bytes,
         )
 
-    def _open_memory(self, rank: int, nonce: bytes) -> tuple[socket.socket, MemoryStream]:
+    def _open_memory(
+        self, rank: int, nonce: bytes, ring_bytes: int = RING_BYTES
+    ) -> tuple[socket.socket, MemoryStream]:
         door = knock(self._met.records[rank].door)
         try:
-            return door, MemoryStream.create(door, nonce)
+            return door, MemoryStream.create(door, nonce, ring_bytes)
         except OSError:
             door.close()
             raise

@@ -14,7 +14,14 @@ from collections.abc import Callable
 from functools import partial
 
 from sglb.collective.transport.channel import Channel
-from sglb.collective.transport.connections import Doors, Greeting, Link, prepare, watch_link
+from sglb.collective.transport.connections import (
+    Doors,
+    Greeting,
+    Link,
+    address_of,
+    prepare,
+    watch_link,
+)
 from sglb.collective.transport.dialing import NO_RAIL, Dialing, Slot, pair_rails
 from sglb.collective.transport.engine import Engine
 from sglb.collective.transport.errors import (
@@ -163,7 +170,7 @@ class Group:
             return
         if isinstance(link, socket.socket):
             # Where networks differ the route back need not be this rail's.
-            near = rail >= 0 and self.rails[rail].shares_network(link.getpeername()[0])
+            near = rail >= 0 and self.rails[rail].shares_network(address_of(link))
             device = self.device_toward(hello.source, rail) if near else ""
             prepare(link, device, self.settings.unsent_bytes)
         peer = self.peers[hello.source]
@@ -395,7 +402,9 @@ class Group:
         now = time.monotonic()
         if not peer.channels:
             peer.cut_since = now
-        self._dialing.lost(peer.rank, channel, now)
+        slot = self._dialing.lost(peer.rank, channel, now)
+        if slot.via is not None and self._dialing.direct(peer.rank):
+            quiet = True  # a detour that is needed no more
         if not any(other.up for other in peer.channels.values()):
             for other in peer.channels.values():  # on probation, but there is nothing better
                 other.up = True

@@ -28,6 +28,8 @@ _WRITTEN, _READ, _READER_WAITS, _WRITER_WAITS = range(4)
 _WORDS = 8  # of a ring's control block
 
 RING_BYTES = 2 << 20
+#: Toward a relay: what waits there cannot go another way any more.
+HOP_RING_BYTES = 256 << 10
 
 
 class SharedMemoryError(OSError):
@@ -165,10 +167,14 @@ class MemoryStream:
 
     def drain(self) -> None:
         """Take the wake-up bytes; before looking at the rings."""
-        with suppress(BlockingIOError):
+        try:
             while not self._ended:
                 data = self._socket.recv(4096)
                 self._ended = not data
+        except BlockingIOError:
+            pass
+        except ConnectionError:  # it closed without having taken all wake-ups
+            self._ended = True
 
     def _wake(self) -> None:
         # BlockingIOError: it has wake-ups enough; BrokenPipe: reading will find the end.

@@ -21,7 +21,7 @@ from sglb.collective.transport.connections import (
 )
 from sglb.collective.transport.errors import WireError
 from sglb.collective.transport.handshake import Outgoing, group_id
-from sglb.collective.transport.memory import MemoryStream, discard
+from sglb.collective.transport.memory import HOP_RING_BYTES, MemoryStream, discard
 from sglb.collective.transport.wire import HOP_CHANNEL, VERSION, Hello
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class Relays:
         side = Outgoing(group.met.secret, hop_hello(group, target, 0))
         door = knock(group.met.records[target].door)
         try:
-            memory = MemoryStream.create(door, side.nonce)
+            memory = MemoryStream.create(door, side.nonce, HOP_RING_BYTES)
         except OSError:
             door.close()
             raise

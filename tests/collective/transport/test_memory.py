@@ -78,6 +78,16 @@ def test_the_end_comes_after_what_was_sent(pair: Pair) -> None:
         right.send(b"x")
 
 
+def test_a_side_that_leaves_wake_ups_behind_is_just_an_end(pair: Pair) -> None:
+    left, right = pair
+    with suppress(BlockingIOError):
+        left.recv(1)
+    right.send(b"x")
+    left.close()  # with a wake-up unread: the socket is reset
+    right.drain()
+    assert right.recv(10) == b""
+
+
 def test_two_threads_lose_no_byte_and_no_wake_up(pair: Pair) -> None:
     left, right = pair
     sent = random.Random(2).randbytes(300_000)
