@@ -117,9 +117,10 @@ class Peer:
             head = 0
         self._early_sent += head
         fields = (number, stream, size, fingerprint)
+        if head == size:  # it may be acknowledged before it meets its receive
+            self._recent.append((number, size, label))
         if small and head == size:
             self._control.append(Frame(Kind.MSG, fields, bytes(data)))
-            self._recent.append((number, size, label))
             self.stats.messages_sent += 1
             self._company.finished(transfer, None)
             return
