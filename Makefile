@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup collective demo figures test lint types borders unit clean
+.PHONY: setup collective demo figures test lint types borders unit fuzz clean
 
 setup: $(VENV)/.ready
 
@@ -43,6 +43,10 @@ borders: setup
 
 unit: collective
 	$(BIN)/pytest -n auto
+
+# The tests with examples that nobody has seen before.
+fuzz: collective
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -n auto
 
 clean:
 	rm -rf $(VENV) out build *.egg-info

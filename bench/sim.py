@@ -59,6 +59,7 @@ def scenario_of(fabric: Fabric) -> Scenario:
             "workload": {"permutation": {"bytes": FLOW_BYTES}},
             "switch": {
                 "buffer": {"total_bytes": 33_554_432, "classes": [lossless]},
+                "ecn": {"kmin_bytes": 400_000, "kmax_bytes": 1_600_000},  # HPCC's at 100 Gbit/s
                 "pfc": {"enabled": True},
             },
             "transport": {

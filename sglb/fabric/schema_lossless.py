@@ -30,7 +30,8 @@ DynamicTh = Annotated[int, Field(ge=-8, le=8)]
 class Ecn(Model):
     """Marking by queue depth: never below kmin, always above kmax, up to pmax in between.
 
-    The defaults are those that HPCC's and ConWeave's simulations use at 100 Gbit/s.
+    The defaults are those of ConWeave's simulations; HPCC's use them at 25 Gbit/s and scale both depths
+    with the rate: 400 KB and 1.6 MB at 100 Gbit/s.
     """
 
     kmin_bytes: Bytes = 100_000

@@ -151,6 +151,8 @@ class ProgramState:
         code = self.program.ir
         machine = aligned_bytes(lay.machine_words(code) * lay.WORD).view(np.int64)
         machine[abi.DROP_PORT] = self._drop_port
+        self._trail = aligned_bytes(abi.TRAIL_WORDS * lay.WORD)
+        machine[abi.TRAIL] = address_of(self._trail)
         self._point_to_crcs(machine)
         for index, table in enumerate(self.tables):
             machine[lay.table_word(index)] = table.share(address_of(machine))

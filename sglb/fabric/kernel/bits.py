@@ -1,4 +1,4 @@
-"""Bits: what Python has no word for, and bitmaps of packets that are rings.
+"""Bitmaps of packets that are rings.
 
 A ring holds one bit for each of `mask` + 1 packets (a power of two, at least 32) as int32 elements;
 packet n has bit n modulo the size.
@@ -8,36 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from sglb.switch.core.jit import inlined, primitive
+from sglb.switch.core.jit import inlined
 from sglb.switch.core.world import World
 
 LOW_32: Final = 0xFFFFFFFF
-
-
-@primitive("""
-    %p = inttoptr i64 %address to ptr
-    %r = load i64, ptr %p, align 1
-    ret i64 %r
-""")
-def load64(address: int) -> int:
-    """Eight bytes as int64, wherever they lie."""
-
-
-@primitive("""
-    %r = call i64 @llvm.cttz.i64(i64 %value, i1 false)
-    ret i64 %r
-""")
-def lowest(value: int) -> int:
-    """Number of the lowest bit that is set, 64 for 0."""
-
-
-@primitive("""
-    %zeros = call i64 @llvm.ctlz.i64(i64 %value, i1 false)
-    %r = sub i64 64, %zeros
-    ret i64 %r
-""")
-def bit_length(value: int) -> int:
-    """Bits that a value (>= 0) needs, 0 for 0."""
 
 
 @inlined

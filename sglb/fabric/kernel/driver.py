@@ -11,18 +11,21 @@ from __future__ import annotations
 
 from typing import Final
 
+from sglb.fabric.kernel.ahead import gather, prepare
 from sglb.fabric.kernel.hosts import host_event, host_receive
 from sglb.switch.core import model as m
-from sglb.switch.core.heap import NEVER, index_of, kind_of, node_of, peek, pop
-from sglb.switch.core.jit import compiled
+from sglb.switch.core.heap import NEVER, index_of, kind_of, node_of, peek, peek_kind, pop
+from sglb.switch.core.jit import compiled, inlined
 from sglb.switch.core.pfc import pause_arrives
-from sglb.switch.core.switch import switch_event
+from sglb.switch.core.switch import pipe, switch_event
 from sglb.switch.core.watchdog import pause_event
 from sglb.switch.core.wires import arrive
 from sglb.switch.core.world import World
 
 #: A run cannot go on with these: the memory was too small, or the program failed.
 FATAL: Final = m.HALT_ROWS | m.HALT_HEAP | m.HALT_BLOBS | m.HALT_PROGRAM
+#: Nodes whose memory is more than the nearer caches hold (measured).
+_LARGE: Final = 100
 
 
 @compiled
@@ -30,24 +33,59 @@ def _run_heap(world: World, heap: int, end: int) -> int:
     """Runs one heap's events before `end`; how many those were."""
     w = world.w
     count = 0
-    while peek(world, heap) < end:
-        time, order, arg = pop(world, heap)
-        node = node_of(order)
-        w[m.NOW] = time
-        count += 1
-        if node < w[m.SWITCHES]:
-            switch_event(world, node, kind_of(order), index_of(order), arg, time)
+    pipe_at = _pipe_of(world, heap)
+    while True:
+        due = w[w[pipe_at] + m.R_TIME] if w[pipe_at] >= 0 else NEVER
+        time = peek(world, heap)
+        if due < time or (due == time and due < end and peek_kind(world, heap) > m.EV_PIPE):
+            if due >= end:
+                break
+            w[m.NOW] = due
+            pipe(world, heap, due)
+            _blame(world, heap)
         else:
-            _host(world, node, kind_of(order), index_of(order), arg, time)
+            if time >= end:
+                break
+            _run_first(world, heap)
+        count += 1
         if w[m.HALT] & FATAL:
-            if w[m.FAILED_NODE] < 0:
-                w[m.FAILED_NODE] = node
             break
+    w[w[m.FIRSTS_AT] + heap] = min(time, due)
     return count
 
 
+@inlined
+def _pipe_of(world: World, heap: int) -> int:
+    """Where the list of the packets in a switch's pipeline is that have no event, or an empty list."""
+    w = world.w
+    if w[m.HEAPS] == 1 or heap >= w[m.SWITCHES]:
+        return m.NOTHING
+    return w[m.NODES_AT] + heap * m.NODE_WORDS + m.N_PIPE_HEAD
+
+
 @compiled
-def _host(world: World, node: int, kind: int, index: int, arg: int, now: int) -> None:
+def _run_first(world: World, heap: int) -> None:
+    """Runs a heap's first event."""
+    w = world.w
+    time, order, _ = pop(world, heap)
+    node = node_of(order)
+    w[m.NOW] = time
+    if node < w[m.SWITCHES]:
+        switch_event(world, node, kind_of(order), index_of(order), time)
+    else:
+        _host(world, node, kind_of(order), index_of(order), time)
+    _blame(world, node)
+
+
+@inlined
+def _blame(world: World, node: int) -> None:
+    w = world.w
+    if w[m.HALT] & FATAL and w[m.FAILED_NODE] < 0:
+        w[m.FAILED_NODE] = node
+
+
+@compiled
+def _host(world: World, node: int, kind: int, index: int, now: int) -> None:
     """An event of a host."""
     w = world.w
     port = w[w[m.NODES_AT] + node * m.NODE_WORDS + m.N_FIRST_PORT]
@@ -60,17 +98,16 @@ def _host(world: World, node: int, kind: int, index: int, arg: int, now: int) ->
     elif kind == m.EV_PAUSE_END:
         pause_event(world, port, index, now)
     else:
-        host_event(world, node, kind, index, arg, now)
+        host_event(world, node, kind, index, now)
 
 
 @compiled
 def _earliest(world: World) -> int:
     """Time of the first event of all heaps, NEVER when all are empty."""
+    w = world.w
     found = NEVER
-    for heap in range(world.w[m.HEAPS]):
-        first = peek(world, heap)
-        if first < found:
-            found = first
+    for heap in range(w[m.HEAPS]):
+        found = min(found, w[w[m.FIRSTS_AT] + heap])
     return found
 
 
@@ -82,14 +119,17 @@ def run(world: World, limit: int, lookahead: int) -> int:
     time up to which all events have run, or NEVER when none is left.
     """
     w = world.w
-    heaps = w[m.HEAPS]
+    large = w[m.HEAPS] >= _LARGE
     while True:
         start = _earliest(world)
         if start >= limit:
             return NEVER if start == NEVER else limit
         end = min(start - start % lookahead + lookahead, limit)
-        for heap in range(heaps):
-            w[m.EVENTS_RUN] += _run_heap(world, heap, end)
+        count = gather(world, end)
+        for place in range(count):
+            if large:
+                prepare(world, place, count, end)
+            w[m.EVENTS_RUN] += _run_heap(world, w[w[m.ACTIVE_AT] + place], end)
             if w[m.HALT] & FATAL:
                 return w[m.NOW]
         if w[m.HALT]:

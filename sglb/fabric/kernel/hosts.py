@@ -108,7 +108,7 @@ def _take_cnp(world: World, host: int, end: int, now: int) -> None:
 
 
 @compiled
-def host_event(world: World, node: int, kind: int, index: int, _arg: int, now: int) -> None:
+def host_event(world: World, node: int, kind: int, index: int, now: int) -> None:
     """An event of a host: EV_FREE, EV_FLOW, EV_QP, EV_RATE, EV_DCQCN or EV_ACK."""
     host = host_at(world, node)
     if kind == m.EV_FREE:

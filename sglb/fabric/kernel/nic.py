@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from sglb.fabric.kernel import dcqcn, send
 from sglb.fabric.kernel import layout as k
-from sglb.fabric.kernel.bits import bit_length
 from sglb.fabric.roce import WIRE_OVERHEAD_BYTES
 from sglb.p4.native import abi
 from sglb.switch.clock import PS_PER_S
 from sglb.switch.core import lists
 from sglb.switch.core import model as m
 from sglb.switch.core.buffer import port_at
+from sglb.switch.core.call import bit_length
 from sglb.switch.core.heap import push
 from sglb.switch.core.jit import compiled, inlined
 from sglb.switch.core.pfc import kick

@@ -17,7 +17,6 @@ from sglb.fabric.kernel import flows, templates
 from sglb.fabric.kernel import layout as k
 from sglb.fabric.kernel.bits import (
     LOW_32,
-    lowest,
     ring_clear,
     ring_get,
     ring_get32,
@@ -26,6 +25,7 @@ from sglb.fabric.kernel.bits import (
 from sglb.fabric.kernel.nic import send_ack, send_cnp
 from sglb.fabric.kernel.send import signed
 from sglb.switch.core import model as m
+from sglb.switch.core.call import lowest
 from sglb.switch.core.heap import push
 from sglb.switch.core.jit import compiled, inlined
 from sglb.switch.core.rows import data_at

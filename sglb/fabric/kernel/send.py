@@ -23,8 +23,6 @@ from sglb.fabric.kernel import layout as k
 from sglb.fabric.kernel import slots
 from sglb.fabric.kernel.bits import (
     LOW_32,
-    bit_length,
-    lowest,
     ring_clear,
     ring_get,
     ring_get32,
@@ -32,6 +30,7 @@ from sglb.fabric.kernel.bits import (
 )
 from sglb.fabric.kernel.templates import data_frame
 from sglb.switch.core import model as m
+from sglb.switch.core.call import bit_length, lowest
 from sglb.switch.core.heap import push
 from sglb.switch.core.jit import compiled, inlined
 from sglb.switch.core.world import World

@@ -15,9 +15,10 @@ from typing import Final
 
 from sglb.fabric import roce
 from sglb.fabric.kernel import layout as k
-from sglb.fabric.kernel.bits import LOW_32, load64
+from sglb.fabric.kernel.bits import LOW_32
 from sglb.p4.native import abi
 from sglb.switch.core import model as m
+from sglb.switch.core.call import load64
 from sglb.switch.core.jit import compiled, inlined
 from sglb.switch.core.rows import data_at, row_new, row_room
 from sglb.switch.core.world import World

@@ -63,7 +63,17 @@ def _at_element(body: Body, stmt: ir.Extern, stride: int, use: Callable[[str], N
     wide = body.resized(text, index.width, 64)
     with body.when(inside, "element"):
         offset = body.fn.op(f"mul nuw i64 {wide}, {stride}")
-        use(body.fn.op(f"getelementptr inbounds i8, ptr {base}, i64 {offset}"))
+        pointer = body.fn.op(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
+        _leave(body, stmt, pointer)
+        use(pointer)
+
+
+def _leave(body: Body, stmt: ir.Extern, pointer: str) -> None:
+    """Leaves an element's address in the trail."""
+    word = body.unit.instance_trails.get((body.block, stmt.instance or 0))
+    if word is not None:
+        trail = body.machine_address(abi.TRAIL)
+        body.fn.do(f"store ptr {pointer}, ptr {body.address(trail, word * table_layout.WORD)}")
 
 
 @op("register.read")

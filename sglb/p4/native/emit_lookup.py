@@ -17,7 +17,8 @@ from sglb.p4.native.table_layout import IndexLayout, KeyShape, Kind
 class _Text:
     """A function's text under construction, with fresh names for values and blocks."""
 
-    def __init__(self, head: str) -> None:
+    def __init__(self, head: str, trail: int | None = None) -> None:
+        self._trail = trail
         self._lines = [f"{head} {{", "entry:"]
         self._names = 0
         self.block = "entry"
@@ -61,6 +62,15 @@ class _Text:
             return base
         return self.let(f"getelementptr inbounds i8, ptr {base}, i64 {offset_bytes}")
 
+    def leave(self, place: str, word: int = 0) -> None:
+        """Leaves an address in a word of those that the function has in `%trail`, if it has any."""
+        if self._trail is not None:
+            self.trail(place, self._trail + word)
+
+    def trail(self, place: str, word: int) -> None:
+        """Leaves an address in a word of `%trail`."""
+        self.line(f"store ptr {place}, ptr {self.at('%trail', word * lay.WORD)}")
+
     def end(self) -> str:
         """The whole function."""
         return "\n".join([*self._lines, "}", ""])
@@ -69,35 +79,42 @@ class _Text:
 # --- the functions --------------------------------------------------------------------------------
 
 
-def lookup_function(table: ir.Table, index: int, algorithm: str = "crc32") -> str:
+def lookup_function(
+    table: ir.Table, index: int, algorithm: str = "crc32", trail: int | None = None
+) -> str:
     """The lookup of table number `index`, and the functions that only it calls.
 
     `define internal {ptr, ptr} @lookup_<index>(ptr %head, iW0 %k0, …, ptr %selector,
-    i32 %selector_bytes, i64 %now)`: gives the result's record (action and data) and the entry's (hit
-    flag, counter, meter), never null. `algorithm` is the hash of the table's action selector, whose
-    function must be in the module when the table has one.
+    i32 %selector_bytes, i64 %now, ptr %trail)`: gives the result's record (action and data) and
+    the entry's (hit flag, counter, meter), never null. `algorithm` is the hash of the table's action
+    selector, whose function must be in the module when the table has one. `trail` is the first word of
+    a trail that is the table's, if any is.
     """
     layout = lay.record_layout(table)
     shapes = layout.index.keys
     params = "".join(f"i{key.width} %k{number}, " for number, key in enumerate(shapes))
     text = _Text(
         f"define internal {{ptr, ptr}} @lookup_{index}(ptr %head, {params}ptr %selector, "
-        "i32 %selector_bytes, i64 %now)"
+        "i32 %selector_bytes, i64 %now, ptr %trail)"
     )
     default = text.load("ptr", "%head", lay.HEAD_DEFAULT * lay.WORD)
     entry = default
     if shapes:
         keys = _arguments(shapes)
-        found = text.let(f"call ptr @find_{index}(ptr %head{keys})")
+        found = text.let(f"call ptr @find_{index}(ptr %head{keys}, ptr %trail)")
         missed = text.let(f"icmp eq ptr {found}, null")
         entry = text.let(f"select i1 {missed}, ptr {default}, ptr {found}")
+    if trail is not None:
+        first = trail + lay.TRAIL_PLACES.get(layout.index.kind, 0)
+        for line in range(trail + lay.trail_words(table) - first):
+            text.trail(text.at(entry, line * lay.RECORD_ALIGN), first + line)
     if layout.last_hit is not None and shapes:
         text.line(f"store i64 %now, ptr {text.at(entry, layout.last_hit)}")
     if layout.choice is not None:
         _resolve(text, entry, layout.choice, algorithm)
     else:
         _return(text, entry, entry)
-    find = _find_function(layout.index, f"find_{index}") if shapes else ""
+    find = _find_function(layout.index, f"find_{index}", trail) if shapes else ""
     return find + text.end()
 
 
@@ -106,7 +123,7 @@ def value_set_function(decl: ir.ValueSet, index: int) -> str:
     layout = lay.value_set_layout(decl)
     params = "".join(f", i{key.width} %k{number}" for number, key in enumerate(layout.keys))
     text = _Text(f"define internal i1 @in_set_{index}(ptr %head{params})")
-    found = text.let(f"call ptr @find_in_set_{index}(ptr %head{_arguments(layout.keys)})")
+    found = text.let(f"call ptr @find_in_set_{index}(ptr %head{_arguments(layout.keys)}, ptr null)")
     text.line(f"ret i1 {text.let(f'icmp ne ptr {found}, null')}")
     return _find_function(layout, f"find_in_set_{index}") + text.end()
 
@@ -179,10 +196,10 @@ def _resolve(text: _Text, entry: str, choice_at: int, algorithm: str) -> None:
 # --- indices --------------------------------------------------------------------------------------
 
 
-def _find_function(index: IndexLayout, name: str) -> str:
-    """`define internal ptr @name(ptr %head, iW0 %k0, …)`: the record of the entry, or null."""
+def _find_function(index: IndexLayout, name: str, trail: int | None = None) -> str:
+    """`define internal ptr @name(ptr %head, iW0 %k0, …, ptr %trail)`: the entry's record, or null."""
     params = "".join(f", i{key.width} %k{number}" for number, key in enumerate(index.keys))
-    text = _Text(f"define internal ptr @{name}(ptr %head{params})")
+    text = _Text(f"define internal ptr @{name}(ptr %head{params}, ptr %trail)", trail)
     _FINDERS[index.kind](text, index)
     return text.end()
 
@@ -191,6 +208,7 @@ def _dense(text: _Text, index: IndexLayout) -> None:
     (key,) = _packed(text, index)
     records = text.load("ptr", "%head", lay.HEAD_INDEX * lay.WORD)
     place = text.let(f"getelementptr inbounds ptr, ptr {records}, i64 {key}")
+    text.leave(place)
     text.line(f"ret ptr {text.load('ptr', place)}")
 
 
@@ -213,7 +231,9 @@ def _trie(text: _Text, index: IndexLayout) -> None:
     root = text.load("ptr", "%head", lay.HEAD_INDEX * lay.WORD)
     first = text.load("i64", "%head", lay.HEAD_EXTENT * lay.WORD)
     top = text.let(f"lshr i64 {key}, {first}")
-    start = text.load("ptr", text.let(f"getelementptr inbounds ptr, ptr {root}, i64 {top}"))
+    first_place = text.let(f"getelementptr inbounds ptr, ptr {root}, i64 {top}")
+    text.leave(first_place)
+    start = text.load("ptr", first_place)
     before = text.block
     loop, down, done = (text.label() for _ in range(3))
     text.jump(loop)
@@ -228,6 +248,7 @@ def _trie(text: _Text, index: IndexLayout) -> None:
     part = text.let(f"and i64 {text.let(f'lshr i64 {key}, %lower')}, 255")
     node = text.let(f"getelementptr i8, ptr {found}, i64 -1")
     place = text.let(f"getelementptr ptr, ptr {node}, i64 {part}")
+    text.leave(place, 1)
     text.line(f"%next = load ptr, ptr {place}")
     text.jump(loop)
     text.start(done)
@@ -489,6 +510,8 @@ def _probe(
     text.start(loop)
     at = text.let(f"phi i64 [{start}, %{before}], [%at.{step}, %{step}]")
     slot = text.let(f"getelementptr inbounds {{i64, ptr}}, ptr {slots}, i64 {at}")
+    if index.kind is Kind.HASH:
+        text.leave(slot)
     record = text.load("ptr", slot, lay.WORD)
     text.branch(text.let(f"icmp eq ptr {record}, null"), miss, used)
     text.start(used)

@@ -23,9 +23,10 @@ def _apply(body: Body, stmt: ir.Apply) -> None:
     selector, count = packed(body, table.selector) if table.selector else ("null", "0")
     head = body.machine_address(table_layout.table_word(stmt.table))
     now = body.load_word(abi.NOW)
+    trail = body.machine_address(abi.TRAIL)
     found = fn.op(
         f"call {{ptr, ptr}} @lookup_{stmt.table}"
-        f"(ptr {head}, {keys}ptr {selector}, i32 {count}, i64 {now})"
+        f"(ptr {head}, {keys}ptr {selector}, i32 {count}, i64 {now}, ptr {trail})"
     )
     result = fn.op(f"extractvalue {{ptr, ptr}} {found}, 0")
     entry = fn.op(f"extractvalue {{ptr, ptr}} {found}, 1")

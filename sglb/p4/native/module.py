@@ -63,7 +63,7 @@ def _support(unit: Unit) -> list[str]:
         if table.implementation is not None:
             algorithm = program.instances[table.implementation].algorithm or algorithm
             hashes.add(algorithm)
-        parts.append(lookup_function(table, index, algorithm))
+        parts.append(lookup_function(table, index, algorithm, unit.table_trails.get(index)))
     parts += [value_set_function(decl, index) for index, decl in enumerate(program.value_sets)]
     parts.append(hash_functions(hashes))
     if unit.random_widths or "random" in hashes:

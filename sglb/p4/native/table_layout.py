@@ -197,6 +197,9 @@ class Kind(Enum):
     RULES = "rules"
 
 
+#: Places in an index that a trail has: the only one, the last slot, a trie's first and last nodes'.
+TRAIL_PLACES: Final = {Kind.DENSE: 1, Kind.HASH: 1, Kind.TRIE: 2}
+
 #: The longest key of an array, and of a trie, in bits.
 _DENSE_BITS: Final = 16
 _TRIE_BITS: Final = 64
@@ -345,6 +348,13 @@ def record_layout(table: ir.Table) -> RecordLayout:
     before = 0 if table.direct_meter is None else METER_BYTES
     stride = before + _align(index.end, RECORD_ALIGN)
     return RecordLayout(before, stride, tuple(params), counter, last_hit, choice, index)
+
+
+def trail_words(table: ir.Table) -> int:
+    """Words of a trail that a lookup takes: places in the index, if it leaves any, then the record."""
+    layout = record_layout(table)
+    lines = 1 if layout.index.end <= RECORD_ALIGN else 2
+    return lines + TRAIL_PLACES.get(layout.index.kind, 0)
 
 
 def param_offsets(table: ir.Table) -> tuple[tuple[int, ...], ...]:

@@ -16,6 +16,7 @@ from sglb.p4 import ir
 from sglb.p4.native import abi, table_layout
 from sglb.p4.native.layout import Area, Layout
 from sglb.p4.native.text import Function, Label, literal
+from sglb.p4.native.usage import statements
 from sglb.p4.source import BUILTIN, Span
 
 
@@ -55,6 +56,28 @@ class Unit:
     functions: list[str] = field(default_factory=list)
     written: set[str] = field(default_factory=set)
     random_widths: set[int] = field(default_factory=set)
+    #: The first word of a trail that is a table's, and the word of an instance in a block (see `abi`).
+    table_trails: dict[int, int] = field(default_factory=dict)
+    instance_trails: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._lay_trail("ingress", range(abi.OWN_TRAIL))
+        self._lay_trail("egress", range(abi.EGRESS_TRAIL, abi.TRAIL_WORDS))
+
+    def _lay_trail(self, block: str, words: range) -> None:
+        """Shares out a block's words of a trail as far as they suffice, to tables first."""
+        program, place = self.program, words.start
+        bodies = [program.procs[proc].body for proc in self.layout.blocks[block].procs]
+        inside = list(statements(bodies))
+        for index in sorted({stmt.table for stmt in inside if isinstance(stmt, ir.Apply)}):
+            after = place + table_layout.trail_words(program.tables[index])
+            if after <= words.stop:
+                self.table_trails[index], place = place, after
+        externs = (stmt.instance for stmt in inside if isinstance(stmt, ir.Extern))
+        for number in sorted({number for number in externs if number is not None}):
+            if place < words.stop and _is_long(program.instances[number]):
+                self.instance_trails[block, number] = place
+                place += 1
 
     def failure(self, message: str, span: Span) -> int:
         """The number of a place where the program gives a packet up."""
@@ -82,6 +105,13 @@ class Unit:
             return self.program.errors.index(name)
         except ValueError:
             raise ValueError(f"the program lacks core.p4's error.{name}") from None
+
+
+def _is_long(instance: ir.Instance) -> bool:
+    """Whether an instance's elements take several lines of memory."""
+    if instance.kind is ir.InstanceKind.REGISTER:
+        return instance.size * table_layout.register_stride(instance) > table_layout.RECORD_ALIGN
+    return instance.kind is ir.InstanceKind.COUNTER and instance.size > 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ def index_of(order: int) -> int:
 
 
 @compiled
-def push_order(world: World, heap: int, time: int, order: int, arg: int) -> None:
+def push_order(world: World, heap: int, time: int, order: int, row: int) -> None:
     """Puts an event into heap number `heap`; HALT_HEAP when it is full."""
     w = world.w
     head = w[m.HEAPS_AT] + heap * m.HEAP_WORDS
@@ -58,19 +58,21 @@ def push_order(world: World, heap: int, time: int, order: int, arg: int) -> None
         here = first + hole * m.EVENT_WORDS
         w[here + m.E_TIME] = when
         w[here + m.E_ORDER] = w[above + m.E_ORDER]
-        w[here + m.E_ARG] = w[above + m.E_ARG]
+        w[here + m.E_ROW] = w[above + m.E_ROW]
         hole = parent
     here = first + hole * m.EVENT_WORDS
     w[here + m.E_TIME] = time
     w[here + m.E_ORDER] = order
-    w[here + m.E_ARG] = arg
+    w[here + m.E_ROW] = row
+    if time < w[w[m.FIRSTS_AT] + heap]:
+        w[w[m.FIRSTS_AT] + heap] = time
 
 
 @inlined
-def push(world: World, node: int, time: int, kind: int, index: int, arg: int) -> None:
+def push(world: World, node: int, time: int, kind: int, index: int, row: int) -> None:
     """Puts an event of a node into its heap; HALT_HEAP when that is full."""
     heap = world.w[world.w[m.NODES_AT] + node * m.NODE_WORDS + m.N_HEAP]
-    push_order(world, heap, time, order_of(node, kind, index), arg)
+    push_order(world, heap, time, order_of(node, kind, index), row)
 
 
 @inlined
@@ -81,23 +83,30 @@ def peek(world: World, heap: int) -> int:
     return w[w[head + m.HEAP_FIRST] + m.E_TIME] if w[head + m.HEAP_SIZE] else NEVER
 
 
+@inlined
+def peek_kind(world: World, heap: int) -> int:
+    """Kind of a heap's first event, which there must be."""
+    w = world.w
+    return kind_of(w[w[w[m.HEAPS_AT] + heap * m.HEAP_WORDS + m.HEAP_FIRST] + m.E_ORDER])
+
+
 @compiled
 def pop(world: World, heap: int) -> tuple[int, int, int]:
-    """Takes a heap's first event, which there must be: its time, E_ORDER and E_ARG."""
+    """Takes a heap's first event, which there must be: its time, E_ORDER and E_ROW."""
     w = world.w
     head = w[m.HEAPS_AT] + heap * m.HEAP_WORDS
     first = w[head + m.HEAP_FIRST]
-    time, order, arg = w[first + m.E_TIME], w[first + m.E_ORDER], w[first + m.E_ARG]
+    time, order, row = w[first + m.E_TIME], w[first + m.E_ORDER], w[first + m.E_ROW]
     size = w[head + m.HEAP_SIZE] - 1
     w[head + m.HEAP_SIZE] = size
     if size:
         last = first + size * m.EVENT_WORDS
-        _sink(world, first, 0, size, w[last + m.E_TIME], w[last + m.E_ORDER], w[last + m.E_ARG])
-    return time, order, arg
+        _sink(world, first, 0, size, w[last + m.E_TIME], w[last + m.E_ORDER], w[last + m.E_ROW])
+    return time, order, row
 
 
 @compiled
-def _sink(world: World, first: int, hole: int, size: int, time: int, order: int, arg: int) -> None:
+def _sink(world: World, first: int, hole: int, size: int, time: int, order: int, row: int) -> None:
     """Fills a hole with an event, or with those below it that come before."""
     w = world.w
     while True:
@@ -117,12 +126,12 @@ def _sink(world: World, first: int, hole: int, size: int, time: int, order: int,
         here = first + hole * m.EVENT_WORDS
         w[here + m.E_TIME] = least
         w[here + m.E_ORDER] = rank
-        w[here + m.E_ARG] = w[best + m.E_ARG]
+        w[here + m.E_ROW] = w[best + m.E_ROW]
         hole = child
     here = first + hole * m.EVENT_WORDS
     w[here + m.E_TIME] = time
     w[here + m.E_ORDER] = order
-    w[here + m.E_ARG] = arg
+    w[here + m.E_ROW] = row
 
 
 @compiled
@@ -144,5 +153,5 @@ def remove(world: World, heap: int, order: int) -> bool:
     w[head + m.HEAP_SIZE] = place
     for other in range(place + 1, size):
         at = first + other * m.EVENT_WORDS
-        push_order(world, heap, w[at + m.E_TIME], w[at + m.E_ORDER], w[at + m.E_ARG])
+        push_order(world, heap, w[at + m.E_TIME], w[at + m.E_ORDER], w[at + m.E_ROW])
     return True

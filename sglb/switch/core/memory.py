@@ -14,7 +14,7 @@ import numpy as np
 from sglb.p4.native import abi
 from sglb.switch.config import SwitchConfig
 from sglb.switch.core import model as m
-from sglb.switch.core.heap import order_of
+from sglb.switch.core.heap import NEVER, order_of
 from sglb.switch.core.world import World
 from sglb.switch.errors import ConfigError
 
@@ -170,6 +170,9 @@ class _Layout:
             m.QUEUES_AT: ports * m.CLASSES * m.QUEUE_WORDS,
             m.GROUPS_AT: ports * m.CLASSES * m.GROUP_WORDS,
             m.HEAPS_AT: len(self.nodes) * m.HEAP_WORDS,
+            m.FIRSTS_AT: len(self.nodes),
+            m.ACTIVE_AT: len(self.nodes) + 1,
+            m.AHEAD_AT: m.AHEAD_NODES * m.AHEAD_WORDS,
             m.EVENTS_AT: sum(self.events) * m.EVENT_WORDS,
             m.PROGRAMS_AT: max(1, switches) * m.PROGRAM_WORDS,
             m.CONFIG_AT: sizes.configs * m.CFG_WORDS,
@@ -189,6 +192,7 @@ class _Layout:
             * (m.TIMER_WORDS + _lines(-(-sizes.payload_bytes // 8))),
             m.COPIES_AT: switches * sizes.copies * m.COPY_WORDS,
             m.MCAST_AT: switches * MCAST_GROUPS * m.MCAST_WORDS,
+            m.TRAILS_AT: switches * m.TRAILS * m.TRAIL_WORDS,
             m.CLONES_AT: switches * sizes.clone_sessions * m.CLONE_WORDS,
         }
         self.at: dict[int, int] = {}
@@ -250,6 +254,7 @@ class _Layout:
             m.CLONE_SESSIONS: sizes.clone_sessions,
             m.PARSE_BYTES: _UNBOUNDED if sizes.parse_bytes is None else sizes.parse_bytes,
             m.FAILED_NODE: -1,
+            m.NOTHING: -1,
         }
         for word, value in (*header.items(), *sizes.counts.items()):
             w[word] = value
@@ -351,6 +356,7 @@ class _Layout:
         place = self.at[m.EVENTS_AT]
         rooms = [sum(self.events)] if self.sizes.one_heap else self.events
         world.w[m.HEAPS] = len(rooms)
+        world.w[self.at[m.FIRSTS_AT] :][: len(rooms)] = NEVER
         for heap, room in enumerate(rooms):
             record = self.at[m.HEAPS_AT] + heap * m.HEAP_WORDS
             world.w[record + m.HEAP_FIRST] = place

@@ -65,6 +65,10 @@ TEMPLATES_AT: Final = 52  #: header bytes of queue pairs
 DEAD_AT: Final = 53  #: per port: DEAD_WORDS words, bit d: cannot reach switch d (observer only)
 CPU_AT: Final = 54  #: frames for the control plane: row numbers in order
 CONFIG_AT: Final = 55  #: CFG_* words
+FIRSTS_AT: Final = 56  #: per heap: no event is before that time; the driver's to set after events
+ACTIVE_AT: Final = 57  #: the driver's: heaps with events in the window
+TRAILS_AT: Final = 59  #: per switch: TRAILS records, see `trails`
+AHEAD_AT: Final = 58  #: its notes on the rows that come next: AHEAD_NODES times AHEAD_WORDS words
 ROW_WORDS: Final = 64  #: int64 words of a packet row (its stride / 8)
 ROW_FREE: Final = 65  #: first row that was given back, -1 when none
 ROWS_USED: Final = 66
@@ -93,6 +97,7 @@ BLOB_END: Final = 89
 FAMILY_FRESH: Final = 90
 OTHER_SCRATCH: Final = 92  #: byte offset in the block of more such room
 FAILED_STATUS: Final = 93
+NOTHING: Final = 91  #: an empty list
 LOG_OVERRUN: Final = 94  #: records that found no room: the driver came too late
 PARSE_BYTES: Final = (
     96  #: bytes that a program may look at, hence stored (as zeros) if in the packet
@@ -106,6 +111,14 @@ HALT_CPU: Final = 16  #: frames wait for the control plane
 HALT_DONE: Final = 32  #: every flow is complete
 HALT_BLOBS: Final = 64  #: no free blob, or a frame that is too long even for one
 HALT_DIGEST: Final = 128  #: digests wait for the control plane
+
+AHEAD_NODES: Final = 8
+AHEAD_WORDS: Final = 64
+
+# --- trails: where packets of a flow were looked up and queued ---
+TRAILS: Final = 128  #: a switch; a power of two
+TRAIL_WORDS: Final = abi.TRAIL_WORDS
+TR_QUEUE: Final = abi.OWN_TRAIL  #: number of the queue + 1
 
 # --- packet rows: the caller's room of `abi`, int64 words and (H) int32 halves, from the row's start ---
 R_NEXT: Final = abi.OWN_WORD  #: next row of the list that this one is in, -1 for none
@@ -159,7 +172,9 @@ N_MACHINE: Final = 4  #: address of the machine array
 N_ALIVE: Final = 5  #: the switch runs (0: its packets are lost)
 N_INGRESS_PS: Final = 6
 N_EGRESS_PS: Final = 7
-N_PIPE_HEAD: Final = 8  #: packets between ingress and their queue (constant delay: a list)
+N_PIPE_HEAD: Final = (
+    8  #: packets between ingress and their queue; EV_PIPE is in no heap of a node's own
+)
 N_PIPE_TAIL: Final = 9
 N_PORT_OF: Final = 10  #: int32 offset of a table of 512: P4 port number -> global port, -1
 N_DROP_PORT: Final = 11
@@ -195,32 +210,32 @@ N_CLONES: Final = 41  #: word offset of its clone sessions: CLONE_SESSIONS slots
 N_TIMERS: Final = 42  #: word offset of its packet generator's applications
 N_DROPS: Final = 43  #: word offset of its drops without port
 
-# --- ports: eight words are a cache line; the first two are what sending takes ---
+# --- ports: eight words are a cache line; receiving, serving and sending take one each ---
 PORT_WORDS: Final = 48
 P_NODE: Final = 0
 P_NUMBER: Final = 1  #: P4 port number
-P_RATE: Final = 2  #: bit/s, 0 sends in no time
-P_DELAY: Final = 3  #: ps to the peer
-P_FREE: Final = 4  #: when the wire is free again, ps
-P_WAKING: Final = 5  #: a FREE event is in the heap
-P_QUEUED: Final = 6  #: packets in all queues
-P_READY: Final = 7  #: bit c: packets of class c wait
-P_PAUSED: Final = 8  #: bit c: the peer has paused class c
-P_IGNORE: Final = 9  #: storms: bit c: class c is sent although paused; bit 8 + c: it is dropped
-P_ROUND: Final = 10  #: DWRR: class being served
-P_WIRE_HEAD: Final = 11  #: frames on the way to the peer (or being sent), in order of arrival
-P_WIRE_TAIL: Final = 12
-P_TROUBLE: Final = 13  #: anything about the wire that can lose a frame (see `wires.wire_changed`)
-P_ARRIVE: Final = 14  #: E_ORDER of the event when a frame sent here arrives (EV_WIRE, EV_OUT)
-P_ARRIVE_HEAP: Final = 15  #: number of the heap that it is for
-P_TX_PACKETS: Final = 16  #: begun; `wires.sent_counters` tells what has left
-P_TX_BYTES: Final = 17
-P_RX_PACKETS: Final = 18
-P_RX_BYTES: Final = 19
-P_UP: Final = 20  #: the truth on the wire
-P_LIVE: Final = 21  #: what the node knows
-P_PEER: Final = 22  #: global port at the other end, -1 for none
-P_CREDIT: Final = 23  #: 1 while a frame's pass through egress takes the wire
+P_UP: Final = 2  #: the truth on the wire
+P_LIVE: Final = 3  #: what the node knows
+P_PEER: Final = 4  #: global port at the other end, -1 for none
+P_RX_PACKETS: Final = 5
+P_RX_BYTES: Final = 6
+P_CREDIT: Final = 7  #: 1 while a frame's pass through egress takes the wire
+P_RATE: Final = 8  #: bit/s, 0 sends in no time
+P_FREE: Final = 9  #: when the wire is free again, ps
+P_WAKING: Final = 10  #: a FREE event is in the heap
+P_QUEUED: Final = 11  #: packets in all queues
+P_READY: Final = 12  #: bit c: packets of class c wait
+P_PAUSED: Final = 13  #: bit c: the peer has paused class c
+P_IGNORE: Final = 14  #: storms: bit c: class c is sent although paused; bit 8 + c: it is dropped
+P_ROUND: Final = 15  #: DWRR: class being served
+P_DELAY: Final = 16  #: ps to the peer
+P_WIRE_HEAD: Final = 17  #: frames on the way to the peer (or being sent), in order of arrival
+P_WIRE_TAIL: Final = 18
+P_TROUBLE: Final = 19  #: anything about the wire that can lose a frame (see `wires.wire_changed`)
+P_ARRIVE: Final = 20  #: E_ORDER of the event when a frame sent here arrives (EV_WIRE, EV_OUT)
+P_ARRIVE_HEAP: Final = 21  #: number of the heap that it is for
+P_TX_PACKETS: Final = 22  #: begun; `wires.sent_counters` tells what has left
+P_TX_BYTES: Final = 23
 P_SENT_XOFF: Final = 24  #: bit c: this port has paused the peer's class c
 P_PAUSE_HEAD: Final = 25  #: MAC control frames on the way, in order of arrival
 P_PAUSE_TAIL: Final = 26
@@ -308,7 +323,9 @@ E_TIME: Final = 0
 E_ORDER: Final = (
     1  #: node << 40 | kind << 32 | index: unique among live events but for stale timers
 )
-E_ARG: Final = 2
+E_ROW: Final = (
+    2  #: a row that it will likely be about, 0 for none: a hint, for `fabric.kernel.ahead`
+)
 
 # kinds of events; index in brackets. At one time a node's events run in this order.
 EV_INJECT: Final = 0  #: [0] control-plane frames and port events

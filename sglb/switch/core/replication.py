@@ -71,7 +71,11 @@ def to_queue(world: World, node: int, row: int, number: int, queue: int, now: in
     world.h[half + m.RH_OUT_PORT] = number
     world.h[half + m.RH_QUEUE] = queue
     time = now + w[node_record(world, node) + m.N_INGRESS_PS]
-    wait(world, node, row, m.N_PIPE_HEAD, m.EV_PIPE, time)
+    if w[m.HEAPS] == 1:
+        wait(world, node, row, m.N_PIPE_HEAD, m.EV_PIPE, time)
+    else:  # whoever runs the node's heap looks at this list too
+        w[row + m.R_TIME] = time
+        append(world, node_record(world, node) + m.N_PIPE_HEAD, row)
 
 
 # --- families ---

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from sglb.p4.native import abi
 from sglb.switch.core import model as m
-from sglb.switch.core.call import call2
+from sglb.switch.core.buffer import queue_at
+from sglb.switch.core.call import bit_length, call2
 from sglb.switch.core.generator import timer_due
 from sglb.switch.core.heap import order_of, push, remove
 from sglb.switch.core.jit import compiled, inlined
@@ -31,6 +32,7 @@ from sglb.switch.core.replication import (
 )
 from sglb.switch.core.rows import deparsed, leave_family, row_free, row_new, row_store, row_widen
 from sglb.switch.core.tm import admit, flush, pick, release
+from sglb.switch.core.trails import follow, trail_of
 from sglb.switch.core.watchdog import pause_event
 from sglb.switch.core.wires import arrive, depart, launch
 from sglb.switch.core.world import World
@@ -97,6 +99,8 @@ def _ingress(world: World, node: int, row: int, now: int) -> None:
         row_free(world, row)
         return
     w[row + abi.NOW] = now
+    trail = trail_of(world, node, row)
+    follow(world, record, trail)
     call2(entry(world, record, m.F_INGRESS), w[record + m.N_MACHINE], row_address(world, row))
     if h[half + abi.STATUS] != 0:
         _failed(world, node, row)
@@ -118,7 +122,16 @@ def _ingress(world: World, node: int, row: int, now: int) -> None:
         lose(world, node, row, m.DROP_INGRESS, now)
     else:
         h[half + abi.INSTANCE_TYPE] = 0
+        w[trail + m.TR_QUEUE] = _queue_number(world, record, row)
         to_queue(world, node, row, h[half + abi.EGRESS_SPEC], h[half + abi.PRIORITY], now)
+
+
+@inlined
+def _queue_number(world: World, record: int, row: int) -> int:
+    """The queue that a packet goes to, as a trail tells it."""
+    h, half = world.h, row * 2
+    number = h[half + abi.EGRESS_SPEC] & (_NUMBERS - 1)
+    return h[world.w[record + m.N_PORT_OF] + number] * m.CLASSES + h[half + abi.PRIORITY] + 1
 
 
 @compiled
@@ -180,7 +193,8 @@ def _wake_later(world: World, node: int, port: int) -> None:
     if not w[record + m.P_WAKING]:
         w[record + m.P_WAKING] = 1
         local = port - w[node_record(world, node) + m.N_FIRST_PORT]
-        push(world, node, w[record + m.P_FREE], m.EV_FREE, local, 0)
+        row = w[queue_at(world, port, bit_length(w[record + m.P_READY]) - 1) + m.Q_HEAD]
+        push(world, node, w[record + m.P_FREE], m.EV_FREE, local, row)
 
 
 @compiled
@@ -207,6 +221,7 @@ def _egress(world: World, node: int, port: int, row: int, now: int) -> None:
     h[half + abi.EGRESS_PORT] = w[port_record + m.P_NUMBER]
     h[half + abi.PACKET_LENGTH] = h[half + m.RH_BYTES]
     w[row + abi.NOW] = now
+    follow(world, record, trail_of(world, node, row))
     call2(entry(world, record, m.F_EGRESS), w[record + m.N_MACHINE], row_address(world, row))
     if h[half + abi.STATUS] != 0:
         _failed(world, node, row)
@@ -253,7 +268,7 @@ def _cut(world: World, row: int) -> None:
 
 
 @compiled
-def switch_event(world: World, node: int, kind: int, index: int, arg: int, now: int) -> None:  # noqa: ARG001
+def switch_event(world: World, node: int, kind: int, index: int, now: int) -> None:
     """An event of a switch (EV_*)."""
     w = world.w
     port = w[node_record(world, node) + m.N_FIRST_PORT] + index
@@ -264,7 +279,7 @@ def switch_event(world: World, node: int, kind: int, index: int, arg: int, now: 
                 _tell_received(world, port, row, now)
             switch_receive(world, node, port, row, now)
     elif kind == m.EV_PIPE:
-        _pipe(world, node, now)
+        pipe(world, node, now)
     elif kind == m.EV_FREE:
         w[_port_record(world, port) + m.P_WAKING] = 0
         _serve(world, node, port, now)
@@ -301,13 +316,13 @@ def _tell_received(world: World, port: int, row: int, now: int) -> None:
 
 
 @compiled
-def _pipe(world: World, node: int, now: int) -> None:
+def pipe(world: World, node: int, now: int) -> None:
     """Packets whose ingress latency is over come to their queues."""
     w = world.w
     at = node_record(world, node) + m.N_PIPE_HEAD
     while w[at] >= 0 and w[w[at] + m.R_TIME] <= now:
         _enqueue(world, node, take(world, at), now)
-    if w[at] >= 0:
+    if w[at] >= 0 and w[m.HEAPS] == 1:
         push(world, node, w[w[at] + m.R_TIME], m.EV_PIPE, 0, 0)
 
 

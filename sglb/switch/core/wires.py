@@ -67,7 +67,7 @@ def launch(world: World, port: int, row: int, end_ps: int) -> None:
     w[record + m.P_TX_PACKETS] += 1
     w[record + m.P_TX_BYTES] += h[row * 2 + abi.LENGTH]
     if w[record + m.P_WIRE_HEAD] < 0:
-        push_order(world, w[record + m.P_ARRIVE_HEAP], time, w[record + m.P_ARRIVE], 0)
+        push_order(world, w[record + m.P_ARRIVE_HEAP], time, w[record + m.P_ARRIVE], row)
     append(world, record + m.P_WIRE_HEAD, row)
 
 
@@ -157,7 +157,7 @@ def _off_the_wire(world: World, sender: int) -> int:
     head = w[record + m.P_WIRE_HEAD]
     if head >= 0:
         push_order(
-            world, w[record + m.P_ARRIVE_HEAP], w[head + m.R_TIME], w[record + m.P_ARRIVE], 0
+            world, w[record + m.P_ARRIVE_HEAP], w[head + m.R_TIME], w[record + m.P_ARRIVE], head
         )
     return row
 

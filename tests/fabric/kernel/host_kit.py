@@ -128,7 +128,7 @@ class NativePipe:
             pause_event(self.world, node, index, self.now_ps)
             return
         if kind != m.EV_WIRE:
-            host_event(self.world, node, kind, index, 0, self.now_ps)
+            host_event(self.world, node, kind, index, self.now_ps)
             return
         row = arrive(self.world, node, self.now_ps)
         if row < 0:

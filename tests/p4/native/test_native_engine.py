@@ -97,7 +97,7 @@ def test_a_copied_frame_is_one_of_its_own(engine: NativeEngine) -> None:
 
 
 def test_a_machine_has_a_word_for_everything(engine: NativeEngine) -> None:
-    with pytest.raises(ValueError, match="machine has 8 words, not 3"):
+    with pytest.raises(ValueError, match="machine has 9 words, not 3"):
         NativeEngine(engine.native, np.zeros(3, dtype=np.int64))
 
 

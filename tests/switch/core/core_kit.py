@@ -35,10 +35,10 @@ def run_events(world: World, end: int) -> int:
     """Runs the events of heap 0 before `end`; stops early at a HALT. The next event's time."""
     w = world.w
     while peek(world, 0) < end and not w[m.HALT]:
-        time, order, arg = pop(world, 0)
+        time, order, _ = pop(world, 0)
         w[m.NOW] = time
         w[m.EVENTS_RUN] += 1
-        switch_event(world, node_of(order), kind_of(order), index_of(order), arg, time)
+        switch_event(world, node_of(order), kind_of(order), index_of(order), time)
     return peek(world, 0)
 
 

@@ -104,6 +104,7 @@ _PRIMITIVES: dict[str, Callable[..., object]] = {
     "lowest": lambda value: I64((value & -value).bit_length() - 1 if value else 64),
     "bit_length": lambda value: I64(int(value).bit_length()),
     "load64": lambda address: I64(ctypes.c_int64.from_address(int(address)).value),
+    "fetch": lambda _address: None,
     "move_bytes": _move,
     "zero_bytes": _zero,
 }

@@ -19,6 +19,10 @@ def mixed(world: World, x: int, y: int) -> tuple[int, int]:
     world.h[3] += x
     return x ^ y, world.h[3]
 
+@inlined
+def same(world: World, x: int) -> int:
+    return x
+
 @compiled
 def total(world: World, x: int) -> int:
     world.w[5] += x
@@ -122,7 +126,8 @@ class Writer:
                 "for b in range(c & 3, -2, -1):",
                 f"for c in ({self.value(1)}, {self.value(1)}, 4):",
             )
-            return [head, *self._body(depth, True), "else:", *self._body(depth, loop)]
+            wraps = f"    {head[4]} = same(world, {head[4]})"  # a loop's own number doesn't
+            return [head, wraps, *self._body(depth, True), "else:", *self._body(depth, loop)]
         count = "    steps += 1"
         return [f"while steps < 9 and {self.test(1)}:", count, *self._body(depth, True)]
 
