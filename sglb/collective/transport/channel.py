@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
+
+import numpy as np
 
 from sglb.collective.transport.errors import WireError
 from sglb.collective.transport.messages import Frame
 from sglb.collective.transport.wire import (
     HEADER_BYTES,
     LAST_COUNTED,
+    LENT,
     Header,
     Kind,
     pack_header,
+    pack_loan,
     unpack_header,
+    unpack_loan,
 )
 
 _STAGING_BYTES = 32 << 10
@@ -62,7 +67,21 @@ class Host(Protocol):
         """For ACK and PING: bytes of first pieces that have met their receive."""
 
 
+class Lender(Protocol):
+    """A stream whose two processes can read each other's memory."""
+
+    def lends(self) -> bool:
+        """Whether the other side can read this process's memory."""
+
+    def borrow(self, address: int, into: memoryview) -> None:
+        """Copy from the other process's memory. Raises OSError."""
+
+    def revoke(self) -> None:
+        """What was lent so far must not be used any more."""
+
+
 _NOTHING = memoryview(b"")
+_MIN_LOAN_BYTES = 32 << 10
 
 
 class Channel:
@@ -79,6 +98,7 @@ class Channel:
         self.open = True
         self.blocked = False
         self.readable = False
+        self.lender: Lender | None = None
         self.opened_at = time.monotonic()
         self.heard_at = self.opened_at
         self.sent_at = self.opened_at
@@ -93,6 +113,7 @@ class Channel:
         self._acked = 0
         self._out: list[memoryview | bytes] = []
         self.rate = 0.0  # bytes a second, as acknowledged
+        self.pace: Callable[[float], None] | None = None  # is told the rate
         self._rate_since = 0.0
         self._rate_bytes = 0
         # Receiving.
@@ -181,9 +202,13 @@ class Channel:
         return True
 
     def _append(self, frame: Frame) -> None:
-        self._out.append(self._header_of(frame.kind, frame.size, frame.fields))
-        if frame.payload is not None and frame.size:
-            self._out.append(frame.payload)
+        lender = self.lender
+        if lender is not None and frame.size >= _MIN_LOAN_BYTES and frame.owner and lender.lends():
+            self._lend(frame)
+        else:
+            self._out.append(self._header_of(frame.kind, frame.size, frame.fields))
+            if frame.payload is not None and frame.size:
+                self._out.append(frame.payload)
         if not self.unacked:
             self.progress_at = self._rate_since = time.monotonic()
             self._rate_bytes = 0
@@ -191,6 +216,25 @@ class Channel:
         self.unacked.append(frame)
         self.inflight_bytes += frame.size
         self.sent_bytes += frame.size
+
+    def _lend(self, frame: Frame) -> None:
+        """Say where the bytes are; the caller's buffer stays as it is until they are acknowledged."""
+        assert frame.payload is not None
+        address = np.frombuffer(frame.payload, np.uint8).ctypes.data
+        kind = Kind.LENT_MSG if frame.kind is Kind.MSG else Kind.LENT_DATA
+        loan = pack_loan(address, frame.size)
+        self._out += (self._header_of(kind, len(loan), frame.fields), loan)
+
+    def _borrow(self, header: Header, payload: memoryview) -> tuple[Header, memoryview]:
+        """The frame as if its bytes had come with it."""
+        address, size = unpack_loan(header.kind, payload)
+        if self.lender is None:
+            raise WireError("a loan over a connection between hosts")
+        header = header._replace(kind=LENT[header.kind], payload_bytes=size)
+        into = self.host.destination(self, header)
+        self.lender.borrow(address, into)
+        self.received_bytes += size
+        return header, into
 
     def _header_of(self, kind: Kind, size: int, fields: tuple[int, int, int, int]) -> bytes:
         return pack_header(kind, self.index, self.epoch, self._sent, size, self.received, fields)
@@ -247,7 +291,10 @@ class Channel:
         self._acknowledge(header.ack)
         self._header = header
         self._at = 0
-        self._into = self.host.destination(self, header) if header.payload_bytes else _NOTHING
+        if header.kind in LENT:
+            self._into = memoryview(bytearray(header.payload_bytes))
+        else:
+            self._into = self.host.destination(self, header) if header.payload_bytes else _NOTHING
 
     def _from_staging(self) -> bool:
         """Take the payload from what is staged; whether that was all of it."""
@@ -275,7 +322,10 @@ class Channel:
         header, payload = self._header, self._into
         assert header is not None
         self._header, self._into = None, _NOTHING
-        if header.kind <= LAST_COUNTED:
+        counted = header.kind <= LAST_COUNTED
+        if header.kind in LENT:
+            header, payload = self._borrow(header, payload)
+        if counted:
             self.received += 1
             self._untold_bytes += header.payload_bytes
             if self._untold_bytes >= _ACK_BYTES or self.received - self._told >= _ACK_FRAMES:
@@ -306,6 +356,8 @@ class Channel:
         if span >= _RATE_SPAN_S and self._rate_bytes >= _MIN_CHUNK_BYTES:
             sample = self._rate_bytes / span
             self.rate = sample if sample > self.rate else 0.75 * self.rate + 0.25 * sample
+            if self.pace is not None:
+                self.pace(self.rate)
             self._rate_since, self._rate_bytes = now, 0
 
     def divert(self) -> None:
@@ -313,6 +365,8 @@ class Channel:
         if self._header is not None:
             self._into = memoryview(bytearray(len(self._into)))
         self._out = [bytes(view) for view in self._out]
+        if self.lender is not None:
+            self.lender.revoke()
 
     # The end.
 

@@ -26,6 +26,8 @@ _log = logging.getLogger("sglb.collective")
 
 MAX_STRANGERS = 64
 _BACKLOG = 512
+_UNSENT_S = 0.003
+_MAX_UNSENT_BYTES = 4 << 20
 
 
 def listen(rail: Rail) -> socket.socket:
@@ -66,6 +68,22 @@ def prepare(sock: socket.socket, device: str, unsent_bytes: int) -> None:
     if device:
         with suppress(OSError):  # PermissionError: then the address alone decides
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode() + b"\0")
+
+
+class Pace:
+    """Lets the kernel hold unsent what a connection sends in a moment, `least` bytes at any rate."""
+
+    def __init__(self, sock: socket.socket, least: int) -> None:
+        self._sock = sock
+        self._least = self._now = least
+
+    def __call__(self, rate: float) -> None:
+        """Adapt to a rate in bytes a second, not to each small change."""
+        wanted = min(max(int(rate * _UNSENT_S), self._least), _MAX_UNSENT_BYTES)
+        if not self._now / 2 < wanted < 2 * self._now:
+            self._now = wanted
+            with suppress(OSError):
+                self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, wanted)
 
 
 def dial(rail: Rail, device: str, address: str, port: int, unsent_bytes: int) -> socket.socket:

@@ -36,6 +36,9 @@ class Work(Protocol):
     def due_s(self) -> float:
         """Seconds until `handle` must be called even if nothing happens."""
 
+    def about_to_sleep(self) -> bool:
+        """Without the lock: whether to sleep until something happens, or to go on at once."""
+
     def completed(self) -> list[Transfer]:
         """Transfers done since the last call."""
 
@@ -179,6 +182,8 @@ class Engine:
                 if left <= 0:
                     return
                 timeout = min(timeout, left)
+            if timeout > 0 and not self._work.about_to_sleep():
+                timeout = 0.0
             self._turn(self._epoll.poll(timeout))
 
     def _turn(self, events: list[tuple[int, int]]) -> None:

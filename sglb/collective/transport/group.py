@@ -6,6 +6,7 @@ Everything runs under the engine's lock, on whichever thread drives.
 from __future__ import annotations
 
 import logging
+import os
 import select
 import socket
 import time
@@ -18,6 +19,7 @@ from sglb.collective.transport.connections import (
     Doors,
     Greeting,
     Link,
+    Pace,
     address_of,
     prepare,
     watch_link,
@@ -56,6 +58,7 @@ log = logging.getLogger("sglb.collective")
 DOOR, HOPPED = -1, -2
 _READ_BYTES = 2 << 20
 _IDLE_TICK_S = 1.0
+_LOOKS = 20
 _TICKS_A_BOUND = 6
 _LATE_TICKS = 4
 _EVENTS_KEPT = 100
@@ -83,6 +86,8 @@ class Group:
         self._done: list[Transfer] = []
         self._ready: list[Channel] = []
         self._touched: dict[int, Peer] = {}
+        self._memory: list[tuple[Channel, MemoryStream]] = []  # those over shared memory
+        self._armed = False
         self._active = False
         self._tick_at = 0.0
         self._tick_s = settings.detection_s / _TICKS_A_BOUND
@@ -243,9 +248,13 @@ class Group:
         peer.cut_since = None
         slot.channel = channel
         watch_link(self.engine, link, partial(self._on_channel, channel))
+        if isinstance(link, socket.socket):
+            channel.pace = Pace(link, self.settings.unsent_bytes)
         if isinstance(link, MemoryStream):
-            channel.readable = True  # it has to find nothing once, so as to be woken
-            self._ready.append(channel)
+            if self.settings.single_copy:
+                channel.lender = link
+                link.try_reading()
+            self._memory = [m for m in self._memory if m[0].open] + [(channel, link)]
         self._touched[peer.rank] = peer
         if slot.comeback.faults or slot.via is not None:
             self.tell(
@@ -276,6 +285,8 @@ class Group:
 
     def handle(self) -> bool:
         """Read what is there, write what there is room for, look at everything now and then."""
+        if self._memory:
+            self._look_at_memory()
         ready, self._ready = self._ready, []
         for channel in ready:
             self._read(channel)
@@ -288,6 +299,30 @@ class Group:
             self._tick(now)
         self._ready += [c for c in ready if c.readable and c.open and c not in self._ready]
         return bool(self._ready or self._touched or passing)
+
+    def about_to_sleep(self) -> bool:
+        """Look at shared memory for a moment: waking and being woken takes longer than that."""
+        if not self._memory:
+            return True
+        for _ in range(_LOOKS if self._active else 0):
+            with self.engine.lock:
+                if any(s.ready(c.blocked) for c, s in self._memory if c.open):
+                    return False
+            os.sched_yield()
+        with self.engine.lock:
+            self._armed = True
+            return all(s.arm(c.blocked) for c, s in self._memory if c.open)
+
+    def _look_at_memory(self) -> None:
+        """What shared memory has to be read, or has room again."""
+        for channel, stream in self._memory:
+            if not channel.open:
+                continue
+            if self._armed:
+                stream.disarm()
+            if stream.ready(channel.blocked):
+                self._on_channel(channel, select.EPOLLIN | select.EPOLLOUT)
+        self._armed = False
 
     def _on_channel(self, channel: Channel, event: int) -> None:
         if event & select.EPOLLOUT and channel.blocked:
@@ -339,12 +374,13 @@ class Group:
                     channel.ping_now = True
                 if channel.owes_ack():
                     channel.ack_now = True
-                if isinstance(channel.stream, MemoryStream):  # in case that a wake-up was lost
-                    self._on_channel(channel, select.EPOLLIN | select.EPOLLOUT)
             if busy and not peer.channels and (peer.gone is None or peer.wanted()):
                 self._judge(peer, now)
             peer.pump()
         self._doors.expire(now)
+        for channel, stream in self._memory:
+            if channel.open and channel.lender is not None:
+                stream.try_reading()
         self._active |= self.relays.tick(now)
         if self._dialing is not None and not self.closing:
             self._active |= self._dialing.attempt(now)

@@ -4,13 +4,21 @@ The side that connects makes the file, named after its HELLO's nonce; the side t
 unlinks it once the other has proved itself. Bytes go through the rings; a byte on the socket wakes a
 side that found its ring empty, or full, and said so; the end of the socket is the end of the stream.
 
+Where the kernel lets a process read the memory of another (process_vm_readv; same user, no Yama in the
+way), each side finds that out and says so; then large pieces don't go through the rings: the sender says
+where they are and the receiver copies them from there, once.
+
 Layout: 64 bytes for each of two rings (bytes written so far, bytes read so far, reader waits, writer
-waits: 64-bit numbers in the machine's order, each written by one side), from 4096 on the data of the
-ring of the side that connects, then that of the other.
+waits: 64-bit numbers in the machine's order, each written by one side); 64 bytes for each side, that of
+the side that connects first (process number, address of the nonce in its memory, whether the other side
+has read it there, whether loans are revoked); from 4096 on the data of the ring of the side that
+connects, then that of the other.
 """
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import mmap
 import os
 import socket
@@ -25,7 +33,8 @@ import numpy as np
 _CONTROL_BYTES = 4096
 _SMALL_BYTES = 16 << 10
 _WRITTEN, _READ, _READER_WAITS, _WRITER_WAITS = range(4)
-_WORDS = 8  # of a ring's control block
+_WORDS = 8  # of a ring's control block, and of a side's
+_PID, _ADDRESS, _IS_READ, _REVOKED = range(4)
 
 RING_BYTES = 2 << 20
 #: Toward a relay: what waits there cannot go another way any more.
@@ -94,6 +103,10 @@ class Ring:
         self._words[word] = 1
         self._full_fence()
 
+    def awake(self, word: int) -> None:
+        """This side looks by itself."""
+        self._words[word] = 0
+
     def woken(self, word: int) -> bool:
         """Whether the other side waits and is to be woken now."""
         self._full_fence()
@@ -116,11 +129,39 @@ def _copy(target: memoryview, source: memoryview) -> None:
         np.copyto(np.frombuffer(target, np.uint8), np.frombuffer(source, np.uint8))
 
 
+class _Piece(ctypes.Structure):
+    """`struct iovec`."""
+
+    _fields_ = (("base", ctypes.c_void_p), ("size", ctypes.c_size_t))
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _read_process(pid: int, address: int, into: memoryview) -> None:
+    """Copy from another process. Raises OSError, also when only a part could be read."""
+    array = np.frombuffer(into, np.uint8)
+    here = _Piece(array.ctypes.data, len(array))
+    there = _Piece(address, len(array))
+    count = _libc.process_vm_readv(
+        ctypes.c_int(pid), ctypes.byref(here), 1, ctypes.byref(there), 1, 0
+    )
+    if count != len(array):
+        code = ctypes.get_errno() if count < 0 else errno.EFAULT
+        raise OSError(code, f"cannot read the memory of process {pid}: {os.strerror(code)}")
+
+
 class MemoryStream:
     """A non-blocking stream like a socket's, over two rings. Closing it wakes the other side."""
 
     def __init__(
-        self, sock: socket.socket, file: mmap.mmap, ring_bytes: int, connects: bool
+        self,
+        sock: socket.socket,
+        file: mmap.mmap,
+        ring_bytes: int,
+        nonce: bytes,
+        *,
+        connects: bool,
     ) -> None:
         self._socket = sock
         self._file = file
@@ -128,6 +169,13 @@ class MemoryStream:
         rings = [Ring(self._area, number, ring_bytes) for number in range(2)]
         self.outgoing, self.incoming = rings if connects else rings[::-1]
         self._ended = False
+        words = self._area[:_CONTROL_BYTES].cast("Q")
+        sides = [words[(2 + n) * _WORDS : (3 + n) * _WORDS] for n in range(2)]
+        self._mine, self._theirs = sides if connects else sides[::-1]
+        self._nonce = np.frombuffer(nonce, np.uint8)
+        self._mine[_PID] = os.getpid()
+        self._mine[_ADDRESS] = self._nonce.ctypes.data
+        self._tried = False
 
     @classmethod
     def create(
@@ -144,7 +192,7 @@ class MemoryStream:
             raise
         finally:
             os.close(fd)
-        return cls(sock, file, ring_bytes, connects=True)
+        return cls(sock, file, ring_bytes, nonce, connects=True)
 
     @classmethod
     def attach(cls, sock: socket.socket, nonce: bytes) -> MemoryStream:
@@ -159,7 +207,7 @@ class MemoryStream:
             file = mmap.mmap(fd, size)
         finally:
             os.close(fd)
-        return cls(sock, file, ring_bytes, connects=False)
+        return cls(sock, file, ring_bytes, nonce, connects=False)
 
     def fileno(self) -> int:
         """What becomes readable when the other side has done something."""
@@ -194,12 +242,9 @@ class MemoryStream:
                 room = ring.room()
                 if not room:
                     self._woke_reader()
-                    ring.wait(_WRITER_WAITS)
-                    room = ring.room()
-                    if not room:
-                        if total:
-                            return total
-                        raise BlockingIOError
+                    if total:
+                        return total
+                    raise BlockingIOError
                 count = min(len(room), len(view) - at)
                 _copy(room[:count], view[at : at + count])
                 ring.wrote(count)
@@ -222,12 +267,9 @@ class MemoryStream:
                 held = ring.held()
                 if not held:
                     self._woke_writer()
-                    ring.wait(_READER_WAITS)
-                    held = ring.held()
-                    if not held:
-                        if total or self._ended:
-                            return total, [], 0, None
-                        raise BlockingIOError
+                    if total or self._ended:
+                        return total, [], 0, None
+                    raise BlockingIOError
                 count = min(len(held), len(view) - at)
                 _copy(view[at : at + count], held[:count])
                 ring.took(count)
@@ -240,14 +282,62 @@ class MemoryStream:
         if self.incoming.woken(_WRITER_WAITS):
             self._wake()
 
+    def ready(self, writing: bool) -> bool:
+        """Whether there is something to read, or, if one waits to write, room."""
+        return bool(self.incoming.held()) or (writing and bool(self.outgoing.room()))
+
+    def arm(self, writing: bool) -> bool:
+        """Before sleeping: ask to be woken, by `fileno`; False when there is no need to sleep."""
+        self.incoming.wait(_READER_WAITS)
+        if writing:
+            self.outgoing.wait(_WRITER_WAITS)
+        return not self.ready(writing)
+
+    def disarm(self) -> None:
+        """Awake: wake-ups cost the other side time."""
+        self.incoming.awake(_READER_WAITS)
+        self.outgoing.awake(_WRITER_WAITS)
+
     def recv(self, count: int) -> bytes:
-        """Up to `count` bytes; b'' at the end. Raises BlockingIOError."""
+        """Up to `count` bytes; b'' at the end. Raises BlockingIOError, and will be woken then."""
         into = bytearray(count)
-        return bytes(into[: self.recvmsg_into([memoryview(into)])[0]])
+        buffers = [memoryview(into)]
+        try:
+            return bytes(into[: self.recvmsg_into(buffers)[0]])
+        except BlockingIOError:
+            self.incoming.wait(_READER_WAITS)
+            return bytes(into[: self.recvmsg_into(buffers)[0]])
 
     def send(self, data: bytes) -> int:
         """Write. Raises BlockingIOError."""
         return self.sendmsg([data])
+
+    # Without the rings.
+
+    def try_reading(self) -> None:
+        """Find out, once the other side is there, whether its memory can be read from here."""
+        if self._tried or not self._theirs[_ADDRESS]:
+            return
+        self._tried = True
+        found = bytearray(len(self._nonce))
+        with suppress(OSError, OverflowError):
+            _read_process(self._theirs[_PID], self._theirs[_ADDRESS], memoryview(found))
+            if found == self._nonce.tobytes():
+                self._theirs[_IS_READ] = 1
+
+    def lends(self) -> bool:
+        """Whether the other side can read this process's memory."""
+        return bool(self._mine[_IS_READ])
+
+    def borrow(self, address: int, into: memoryview) -> None:
+        """Copy from the other process's memory. Raises OSError, also when the loan was revoked."""
+        _read_process(self._theirs[_PID], address, into)
+        if self._theirs[_REVOKED]:
+            raise SharedMemoryError("the other side has given the group up")
+
+    def revoke(self) -> None:
+        """What was lent so far must not be used any more."""
+        self._mine[_REVOKED] = 1
 
     # For who passes bytes on without a copy of its own.
 
@@ -288,6 +378,8 @@ class MemoryStream:
         self._socket.close()
         self.outgoing.release()
         self.incoming.release()
+        self._mine.release()
+        self._theirs.release()
         self._area.release()
         with suppress(BufferError):  # a caller still looks at a piece of it
             self._file.close()

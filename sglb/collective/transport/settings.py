@@ -36,6 +36,8 @@ class Settings:
     retry_s, retry_max_s: first and last pause between attempts to reopen a channel.
     bind_device: tie a rail's connections to its interface, where the kernel lets us.
     shared_memory: reach ranks of the same host over shared memory.
+    single_copy: let ranks of the same host read large messages straight from each other's memory,
+        where the kernel allows it.
     relay: go through ranks of the same host when no rail of one's own is left.
     host: ranks with the same text share memory; empty: found.
     group: name in the store, for several groups on one store.
@@ -63,6 +65,7 @@ class Settings:
     retry_max_s: float = 2.0
     bind_device: bool = True
     shared_memory: bool = True
+    single_copy: bool = True
     relay: bool = True
     host: str = ""
     group: str = "default"

@@ -2,7 +2,7 @@
 
 A connection begins with four messages of fixed size, HELLO and PROOF of the side that connects,
 CHALLENGE and WELCOME of the side that accepts (`handshake.py`); REFUSE may stand for either of the
-latter two. Then frames follow, each a header and, for some, a payload. Frames up to `Kind.ABORT` are
+latter two. Then frames follow, each a header and, for some, a payload. Frames up to `Kind.LENT_DATA` are
 counted: `seq` is how many the sender had sent before on this connection, `ack` how many it had taken
 in. What is counted and not acknowledged when a connection is lost, is sent again on another.
 """
@@ -35,9 +35,11 @@ class Kind(IntEnum):
     REPORT = 4  # of connection (channel m, epoch x), y counted frames were taken in, -
     MISMATCH = 5  # message m met a receive of x bytes, -, fingerprint z; its label
     ABORT = 6  # of kind m (`Cause`), -, -, -; the reason
-    ACK = 7  # m bytes of first pieces have met their receive so far, -, -, -; not counted
-    PING = 8  # m as in ACK; something for the peer's kernel to acknowledge; not counted
-    BYE = 9  # m as in ACK; the sender closes its transport in good order; not counted
+    LENT_MSG = 7  # MSG, its first bytes being where the payload (`Loan`) says
+    LENT_DATA = 8  # DATA, the bytes being where the payload says
+    ACK = 9  # m bytes of first pieces have met their receive so far, -, -, -; not counted
+    PING = 10  # m as in ACK; something for the peer's kernel to acknowledge; not counted
+    BYE = 11  # m as in ACK; the sender closes its transport in good order; not counted
 
 
 class Cause(IntEnum):
@@ -49,13 +51,17 @@ class Cause(IntEnum):
 
 
 #: Kinds up to this one are counted.
-LAST_COUNTED = Kind.ABORT
+LAST_COUNTED = Kind.LENT_DATA
 _MAX_PAYLOAD = {
     Kind.MSG: MAX_EAGER_BYTES,
     Kind.DATA: MAX_CHUNK_BYTES,
     Kind.MISMATCH: MAX_TEXT_BYTES,
     Kind.ABORT: MAX_TEXT_BYTES,
 }
+#: What a lent frame is once its bytes are there.
+LENT = {Kind.LENT_MSG: Kind.MSG, Kind.LENT_DATA: Kind.DATA}
+_LOAN = struct.Struct("<QQ")
+_MAX_PAYLOAD |= dict.fromkeys(LENT, _LOAN.size)
 _KINDS = {int(kind): (kind, _MAX_PAYLOAD.get(kind, 0)) for kind in Kind}
 
 #: magic, kind, channel, epoch, seq, payload bytes, ack, m, x, y, z
@@ -95,6 +101,22 @@ def unpack_header(data: bytes | bytearray | memoryview, offset: int = 0) -> Head
     if payload > most:
         raise WireError(f"frame {kind.name} of {payload} bytes, at most {most}")
     return Header(kind, channel, epoch, seq, payload, ack, m, x, y, z)
+
+
+def pack_loan(address: int, size: int) -> bytes:
+    """The payload of a lent frame: where in the sender's memory, and how many bytes."""
+    return _LOAN.pack(address, size)
+
+
+def unpack_loan(kind: Kind, payload: memoryview) -> tuple[int, int]:
+    """(address, bytes) of a lent frame. Raises WireError."""
+    if len(payload) != _LOAN.size:
+        raise WireError(f"a loan of {len(payload)} bytes")
+    address, size = _LOAN.unpack(payload)
+    most = _MAX_PAYLOAD[LENT[kind]]
+    if not 0 < size <= most:
+        raise WireError(f"a loan for {size} bytes, at most {most}")
+    return address, size
 
 
 # Beginning of a connection.

@@ -13,6 +13,7 @@ from transport_kit import on_all, ranks, settings
 
 from sglb.collective.transport import PeerLostError, Transport
 from sglb.collective.transport.channel import Channel
+from sglb.collective.transport.memory import MemoryStream
 
 
 def channels(transport: Transport) -> list[Channel]:
@@ -24,14 +25,23 @@ def channels(transport: Transport) -> list[Channel]:
 def cut(channel: Channel) -> None:
     """As a reset that both sides notice."""
     stream = channel.stream
+    if isinstance(stream, MemoryStream):
+        stream = stream._socket
     assert isinstance(stream, socket.socket)
     with suppress(OSError):
         stream.shutdown(socket.SHUT_RDWR)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_cuts_at_random_moments_change_no_byte(seed: int) -> None:
-    chosen = settings(3, chunk_bytes=64 << 10, retry_s=0.01, probation_s=0.02, retry_max_s=0.05)
+@pytest.mark.parametrize(("seed", "memory"), [(0, False), (1, False), (2, True), (3, True)])
+def test_cuts_at_random_moments_change_no_byte(seed: int, memory: bool) -> None:
+    chosen = settings(
+        3,
+        chunk_bytes=64 << 10,
+        retry_s=0.01,
+        probation_s=0.02,
+        retry_max_s=0.05,
+        shared_memory=memory,
+    )
     with ranks(3, chosen) as made:
         over = threading.Event()
         draw = random.Random(seed)

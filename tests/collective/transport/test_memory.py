@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 
+import numpy as np
 import pytest
 
 from sglb.collective.transport.memory import MemoryStream, SharedMemoryError, folder
@@ -50,6 +51,7 @@ def test_a_full_ring_blocks_the_writer_and_reading_wakes_it(pair: Pair) -> None:
     assert left.sendmsg([b"x" * 1500]) == 1000
     with pytest.raises(BlockingIOError):
         left.sendmsg([b"y"])
+    assert left.arm(writing=True)
     assert not select.select([left], [], [], 0)[0]
     assert right.recv(10) == b"x" * 10
     assert select.select([left], [], [], 0)[0]
@@ -65,6 +67,41 @@ def test_an_empty_ring_blocks_the_reader_and_writing_wakes_it_once(pair: Pair) -
     left.send(b"b")
     assert right._socket.recv(10) == b"\1"
     assert right.recv(10) == b"ab"
+
+
+def test_who_is_awake_is_not_woken(pair: Pair) -> None:
+    left, right = pair
+    assert right.arm(writing=False)
+    right.disarm()
+    left.send(b"a")
+    assert not select.select([right], [], [], 0)[0]
+    assert not right.arm(writing=False)  # there is something: no sleep
+    assert right.recv(10) == b"a"
+
+
+def test_large_pieces_are_read_where_they_are(pair: Pair) -> None:
+    left, right = pair
+    assert not left.lends()
+    right.try_reading()
+    if not left.lends():
+        pytest.skip("this kernel does not let a process read another's memory")
+    data = np.frombuffer(random.Random(3).randbytes(100_000), np.uint8)
+    into = bytearray(len(data))
+    right.borrow(data.ctypes.data, memoryview(into))
+    assert into == data.tobytes()
+    with pytest.raises(OSError, match="cannot read the memory of process"):
+        right.borrow(16, memoryview(into))
+    left.revoke()
+    with pytest.raises(SharedMemoryError, match="given the group up"):
+        right.borrow(data.ctypes.data, memoryview(into))
+
+
+def test_memory_that_is_not_the_peers_is_not_read(pair: Pair) -> None:
+    left, right = pair
+    other = np.zeros(16, np.uint8)
+    left._mine[1] = other.ctypes.data  # as if its process number meant another process here
+    right.try_reading()
+    assert not left.lends()
 
 
 def test_the_end_comes_after_what_was_sent(pair: Pair) -> None:
@@ -98,8 +135,10 @@ def test_two_threads_lose_no_byte_and_no_wake_up(pair: Pair) -> None:
             try:
                 at += left.sendmsg([sent[at : at + 700]])
             except BlockingIOError:
-                assert select.select([left], [], [], 10)[0], "no wake-up"
+                if left.arm(writing=True):
+                    assert select.select([left], [], [], 10)[0], "no wake-up"
                 left.drain()
+                left.disarm()
 
     thread = threading.Thread(target=write)
     thread.start()

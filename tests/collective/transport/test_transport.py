@@ -12,9 +12,14 @@ from sglb.collective.transport import AbortedError, MismatchError, WaitTimeoutEr
 SIZES = [0, 1, 60, 64 << 10, (64 << 10) + 1, 300_000, 3_000_001]
 
 
-@pytest.mark.parametrize(("rails", "memory"), [(1, False), (2, False), (1, True)])
-def test_messages_of_all_sizes_arrive_both_ways(rails: int, memory: bool) -> None:
-    with ranks(2, settings(rails, shared_memory=memory)) as made:
+@pytest.mark.parametrize(
+    ("rails", "memory", "single_copy"),
+    [(1, False, False), (2, False, False), (1, True, False), (1, True, True)],
+)
+def test_messages_of_all_sizes_arrive_both_ways(
+    rails: int, memory: bool, single_copy: bool
+) -> None:
+    with ranks(2, settings(rails, shared_memory=memory, single_copy=single_copy)) as made:
         source = [random.Random(n).randbytes(size) for n, size in enumerate(SIZES)]
 
         def exchange(rank: int) -> list[bytearray]:
