@@ -147,8 +147,7 @@ def _rows(world: World, node: int, place: int, end: int) -> None:
 
 @inlined
 def _row(world: World, row: int) -> None:
-    # The last line has the ends of long headers, which are rare.
-    _near(world, row, world.w[m.ROW_WORDS] - _LINE_WORDS)
+    _near(world, row, world.w[m.ROW_WORDS])
 
 
 @compiled

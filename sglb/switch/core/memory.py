@@ -151,7 +151,7 @@ class _Layout:
             self.numbers.append(numbers)
             count += len(numbers)
         self.ports = count
-        self.row_data = _lines(-(-(abi.FRAME_BYTE + sizes.frame_bytes) // 8)) * 8
+        self.row_data = -(-(abi.FRAME_BYTE + sizes.frame_bytes) // 8) * 8
         self.row_words = _lines(-(-(self.row_data + sizes.data_bytes) // 8))
         self.events = [self._events(i) for i in range(len(nodes))]
         self._place()
