@@ -23,11 +23,11 @@ from torch._C._distributed_c10d import (
     ReduceOptions,
     ReduceScatterOptions,
     ScatterOptions,
+    Store,
 )
-from torch.distributed import ProcessGroup, Store
+from torch.distributed import ProcessGroup
 
-from sglb.collective import algorithms, sparse
-from sglb.collective.errors import CollectiveTimeoutError
+from sglb.collective import algorithms, monitored, sparse
 from sglb.collective.group import Body, Group
 from sglb.collective.operation import Call, call_of
 from sglb.collective.reduce import Operator, Reducer
@@ -52,7 +52,7 @@ class ReCCL(ProcessGroup):
         settings: Settings | None = None,
         global_ranks: Sequence[int] = (),
     ) -> None:
-        super().__init__(rank, size)
+        super().__init__(rank, size)  # type: ignore[call-arg] # only so subclasses are called back
         self._store = store
         self._name = self._description = ""
         self._group = Group(store, rank, size, timeout.total_seconds(), settings, global_ranks)
@@ -110,7 +110,7 @@ class ReCCL(ProcessGroup):
         reducer = Reducer(operator, tensors[0].dtype, self.size())
         flat = operator.scaled(torch.cat([t.detach().reshape(-1) for t in tensors]))
         staged = Staged(flat, write=True)
-        parts = flat.split([t.numel() for t in tensors])
+        parts = torch.split(flat, [t.numel() for t in tensors])
 
         def body(x: algorithms.Exchange) -> None:
             algorithms.all_reduce(x, staged.view, reducer)
@@ -450,27 +450,10 @@ class ReCCL(ProcessGroup):
         own_limit_s = limit_s if self.rank() == 0 else limit_s * 1.5 + 1
 
         def body(x: algorithms.Exchange) -> None:
-            if x.rank:
-                x.send(0, memoryview(b""))
-                x.wait(x.recv(0, memoryview(bytearray()), part=1))
-                return
-            arrivals = {p: x.recv(p, memoryview(bytearray())) for p in range(1, x.size)}
-            late: list[int] = []
-            for peer, arrival in arrivals.items():
-                try:
-                    x.wait(arrival)
-                except CollectiveTimeoutError:
-                    late.append(peer)
-                    if not wait_all_ranks:
-                        break
-            if late:
-                ranks = ", ".join(map(str, late))
-                raise CollectiveTimeoutError(
-                    f"Timed out after {limit_s:g} s: rank{'s' * (len(late) > 1)} {ranks} did not "
-                    "come to monitored_barrier"
-                )
-            for peer in arrivals:
-                x.send(peer, memoryview(b""), part=1)
+            if x.rank == 0:
+                monitored.watch(x, limit_s, wait_all_ranks)
+            else:
+                monitored.report(x)
 
         call = call_of("monitored_barrier", "", ())
         self._group.start(call, body, [], sync=True, timeout_s=own_limit_s)
@@ -550,7 +533,7 @@ class ReCCL(ProcessGroup):
         self._one_each(sizes, f"{kind} split sizes")
         if sum(sizes) != rows or min(sizes) < 0:
             raise ValueError(f"{kind}: split sizes {list(sizes)} do not add up to {rows} rows")
-        return list(tensor.split(list(sizes)))
+        return list(torch.split(tensor, list(sizes)))
 
 
 def create(

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch.distributed import Store
+from torch._C._distributed_c10d import Store
 
 from sglb.collective.algorithms.exchange import Exchange
 from sglb.collective.errors import CollectiveError, CollectiveTimeoutError
@@ -182,7 +182,7 @@ class TransferWork(CollectiveWork):
             if limit_s is not None and limit_s < left_s:
                 return False
             late = CollectiveTimeoutError(
-                f"Timed out after {self._group.timeout_s:g} s, {self._transfer.progress_bytes} of "
+                f"Timed out waiting {self._group.timeout_s:g} s: {self._transfer.progress_bytes} of "
                 f"{self._transfer.size_bytes} bytes have arrived"
             )
             self._group.fail(self, self._label(), late)

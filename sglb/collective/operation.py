@@ -7,7 +7,7 @@ import zlib
 from functools import lru_cache
 from typing import NamedTuple
 
-from torch.distributed import Store
+from torch._C._distributed_c10d import Store
 
 from sglb.collective.algorithms.exchange import Pending
 from sglb.collective.errors import CollectiveError, CollectiveTimeoutError
@@ -194,6 +194,6 @@ class Operation:
             )
         )
         return (
-            f"Timed out after {self._timeout_s:g} s, waiting for {pending.size_bytes} bytes with "
-            f"rank {pending.peer}; {who}"
+            f"Timed out waiting {self._timeout_s:g} s for {pending.size_bytes} bytes with rank "
+            f"{pending.peer}; {who}"
         )

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from torch.distributed import ReduceOp
 
-_NUMPY = {
+_NUMPY: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32),
     torch.float64: np.dtype(np.float64),
     torch.int8: np.dtype(np.int8),
@@ -51,9 +51,9 @@ class Operator:
     factor: float | torch.Tensor | None = None
 
     @classmethod
-    def of(cls, op: ReduceOp) -> Operator:
-        """Reads what torch hands over."""
-        name = op.op.name if isinstance(op, ReduceOp) else op.name
+    def of(cls, op: Any) -> Operator:
+        """Reads what torch hands over: a `ReduceOp`, or one of its kinds."""
+        name = getattr(op, "op", op).name
         # A ReduceOp tells its supplement only to pickle.
         factor = op.__getstate__()[1] if name == "PREMUL_SUM" else None
         return cls(name, factor)
@@ -101,8 +101,8 @@ class Reducer:
             return
         operands = [torch.frombuffer(view, dtype=self._dtype) for view in (first, second, out)]
         for lo in range(0, len(operands[2]), _TORCH_SLICE):
-            a, b, c = (t[lo : lo + _TORCH_SLICE] for t in operands)
-            self._by_torch(a, b, out=c)
+            first_slice, second_slice, out_slice = (t[lo : lo + _TORCH_SLICE] for t in operands)
+            self._by_torch(first_slice, second_slice, out=out_slice)
 
     def finish(self, out: memoryview) -> None:
         """Divides a sum by the number of ranks for AVG; once, where the sum is complete."""

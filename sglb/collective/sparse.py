@@ -23,7 +23,7 @@ def all_reduce(tensor: torch.Tensor, operator: Operator) -> Callable[[Exchange],
     def body(x: Exchange) -> None:
         counts = torch.empty(x.size, dtype=torch.int64)
         mine = torch.tensor([own._nnz()])
-        _gather(x, mine, list(counts.split(1)))
+        _gather(x, mine, list(torch.split(counts, 1)))
         indices = [torch.empty(own.sparse_dim(), n, dtype=torch.int64) for n in counts.tolist()]
         values = [own.values().new_empty(n, *own.values().shape[1:]) for n in counts.tolist()]
         _gather(x, own.indices().contiguous(), indices)

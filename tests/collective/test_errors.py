@@ -61,7 +61,7 @@ def test_every_rank_is_told_both_sides_of_a_mismatch(name: str) -> None:
 def test_ranks_that_wait_for_each_other_in_different_operations_find_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No message of one is ever for the other: rank 1 waits for the broadcast, rank 0 for its barrier."""
+    """Nobody sends: rank 0 waits to gather, the others for its broadcast."""
     monkeypatch.setattr(operation, "_STUCK_S", 0.2)
 
     def body(group: ReCCL) -> None:
@@ -97,7 +97,7 @@ def test_a_timeout_names_who_is_missing_and_ends_the_group_everywhere(
     found = outcomes(3, body, limit_s=1.0)
     assert isinstance(found[0], CollectiveError)
     assert all("all_reduce #1 float32[10] SUM" in str(one) for one in found)
-    assert "Timed out after 1 s" in str(found[0])
+    assert "Timed out waiting 1 s" in str(found[0])
     assert "rank 2" in str(found[0])
 
 
@@ -110,7 +110,7 @@ def test_waiting_with_a_limit_of_its_own_leaves_the_operation_alone() -> None:
         tensor = torch.ones(1)
         work = group.allreduce([tensor])
         if group.rank() == 0:
-            with pytest.raises(CollectiveTimeoutError, match="was not done 0.05 s after"):
+            with pytest.raises(CollectiveTimeoutError, match="was not done"):
                 work.wait(timedelta(seconds=0.05))
             assert not work.is_completed()
             late.set()
@@ -123,14 +123,14 @@ def test_waiting_with_a_limit_of_its_own_leaves_the_operation_alone() -> None:
 def test_a_receive_that_nobody_sends_to_times_out() -> None:
     def body(group: ReCCL) -> None:
         if group.rank() == 0:
-            with pytest.raises(CollectiveTimeoutError, match=r"recv float32\[3\] from 1.* 0 of 12"):
+            with pytest.raises(CollectiveTimeoutError, match=r"recv float32\[3\] from 1.*0 of 12"):
                 group.recv([torch.empty(3)], 1).wait()
 
     run(2, body, limit_s=0.5)
 
 
 def test_monitored_barrier_names_who_did_not_come() -> None:
-    for everybody, words in ((False, "rank 1 did"), (True, "ranks 1, 3 did")):
+    for everybody, words in ((False, "Rank 1 failed"), (True, "Ranks 1, 3 failed")):
         gone = threading.Event()
 
         def body(group: ReCCL, everybody: bool = everybody, gone: threading.Event = gone) -> None:
@@ -152,7 +152,7 @@ def test_monitored_barrier_names_who_did_not_come() -> None:
 def test_a_failed_future_raises_and_later_operations_say_why() -> None:
     def body(group: ReCCL) -> None:
         work = group.allreduce([torch.ones(1 + group.rank())])
-        with pytest.raises(RuntimeError, match="sizes differ|differ"):
+        with pytest.raises(RuntimeError, match="differ"):
             work.get_future().wait()
         assert isinstance(work.exception(), CollectiveError)
         assert not work.is_success()

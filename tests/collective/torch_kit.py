@@ -26,16 +26,15 @@ def outcomes(
     options = {"rails": ("127.0.0.1",), "detection_s": 5.0} | settings
 
     def rank(number: int) -> None:
+        group = None
         try:
             group = ReCCL(store, number, size, timedelta(seconds=limit_s), Settings(**options))
-            try:
-                found[number] = body(group)
-            except Exception as error:
-                found[number] = error
-            all_done.wait(LIMIT_S)
-            group.shutdown()
+            found[number] = body(group)
         except Exception as error:
             found[number] = error
+        all_done.wait(LIMIT_S)
+        if group is not None:
+            group.shutdown()
 
     threads = [threading.Thread(target=rank, args=(number,)) for number in range(size)]
     for thread in threads:

@@ -25,6 +25,8 @@ DIRECT_RANKS = (
     8  #: up to so many ranks all talk to all; the memory for that grows with their number
 )
 SMALL_BYTES = 16 << 10  #: below, hops cost more than bytes
+#: Two ranks send as much in one hop as in two, more ranks more: so many bytes, halved for each rank.
+AT_ONCE_BYTES = 1 << 20
 _SMALLEST_PIECE = 256 << 10
 _LARGEST_PIECE = 2 << 20
 
@@ -41,7 +43,7 @@ def all_reduce(x: Exchange, data: memoryview, reducer: Reducer) -> None:
     """`data` becomes the reduction of all ranks' `data`."""
     if x.size == 1:
         reducer.finish(data)
-    elif x.size <= DIRECT_RANKS and len(data) <= SMALL_BYTES:
+    elif x.size <= DIRECT_RANKS and len(data) <= AT_ONCE_BYTES >> x.size:
         direct.all_reduce_at_once(x, data, reducer)
     elif x.size <= DIRECT_RANKS:
         direct.all_reduce(x, data, reducer, _piece_bytes(len(data) // x.size))

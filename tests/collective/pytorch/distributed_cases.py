@@ -1,12 +1,14 @@
 """PyTorch's own `DistributedTest` cases with reccl in the place of one of its backends.
 
-Run as a program: `distributed_cases.py NAME WORLD_SIZE RESULTS.json [TEST...]`. The cases skip what they think
-a backend cannot do by its name, so NAME says as which one reccl passes here: itself, or `gloo` or `mpi`
-for cases that are written for those alone. Ranks are forked: importing torch takes longer than a case.
+Run as a program: `distributed_cases.py NAME WORLD_SIZE RESULTS.json [TEST...]`. The cases skip what they
+think a backend cannot do by its name, so NAME says as which one reccl passes here: itself, or `gloo` or
+`mpi` for cases that are written for those alone. Ranks are forked: importing torch takes longer than a
+case.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -27,23 +29,30 @@ def main(name: str, world_size: str, results: str, *wanted: str) -> None:
         "TORCH_SHOW_CPP_STACKTRACES": "0",
     }
     warnings.filterwarnings("ignore")
-    cases = _cases()
+    cases = _cases(name)
     loader = unittest.TestLoader()
     names = wanted or loader.getTestCaseNames(cases)
     result = _Result(Path(results))
     unittest.TestSuite(cases(one) for one in names).run(result)
 
 
-def _cases() -> type[unittest.TestCase]:
+def _cases(name: str) -> type[unittest.TestCase]:
     import torch.distributed as dist
     import torch.multiprocessing
-    from torch.testing._internal.common_distributed import DistTestCases
+    from torch.distributed import distributed_c10d
+    from torch.testing._internal import common_distributed
 
     for feature in ("ddp", "plugin"):
-        DistTestCases.backend_feature[feature].add("reccl")
+        common_distributed.DistTestCases.backend_feature[feature].add("reccl")
+    # Skips for fewer than 8 ranks unless the name is mpi; 4 are enough for the cases.
+    common_distributed.skip_if_small_worldsize = lambda case: case
     from torch.testing._internal.distributed import distributed_test
 
+    importlib.import_module("sglb.collective.backend")  # before the fork
+
     original = dist.init_process_group
+    if name != "reccl":
+        distributed_c10d.get_backend = lambda group=None: dist.Backend(name)
 
     def init(*args: object, backend: str | None = None, **kwargs: object) -> None:
         original(*args, backend="reccl", **kwargs)
@@ -77,7 +86,6 @@ class _Result(unittest.TestResult):
         took_s = round(time.monotonic() - self._began_s, 2)
         self._found[test._testMethodName] = (what, why, took_s)
         self._path.write_text(json.dumps(self._found, indent=1))
-        print(what, test._testMethodName, took_s, why.strip().splitlines()[-1:], flush=True)
 
     def addSuccess(self, test: unittest.TestCase) -> None:
         self._note(test, "passed")

@@ -1,0 +1,33 @@
+"""DistributedDataParallel and FSDP on reccl, in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+STEPS = 250
+
+
+def _program(name: str, *arguments: object) -> Any:
+    done = subprocess.run(
+        [sys.executable, str(HERE / name), *map(str, arguments)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_training_through_cuts_gives_the_same_bits_at_every_step() -> None:
+    """Hundreds of steps of a network that learns, with two rails that are cut over and over."""
+    calm = _program("digits.py", 2, STEPS)
+    cut = _program("digits.py", 2, STEPS, 1)
+    assert sum(cut["failovers"]) > 20
+    assert cut["losses"] == calm["losses"]
+    assert len(calm["losses"]) == STEPS
+    assert len({*cut["weights"], *calm["weights"]}) == 1
+    losses = [float.fromhex(loss) for loss in calm["losses"]]
+    assert losses[0] > 2.2  # ln 10 before it has learnt anything
+    assert max(losses[-20:]) < 0.3
