@@ -6,7 +6,6 @@ Everything runs under the engine's lock, on whichever thread drives.
 from __future__ import annotations
 
 import logging
-import os
 import select
 import socket
 import time
@@ -58,7 +57,6 @@ log = logging.getLogger("sglb.collective")
 DOOR, HOPPED = -1, -2
 _READ_BYTES = 2 << 20
 _IDLE_TICK_S = 1.0
-_LOOKS = 20
 _TICKS_A_BOUND = 6
 _LATE_TICKS = 4
 _EVENTS_KEPT = 100
@@ -301,14 +299,9 @@ class Group:
         return bool(self._ready or self._touched or passing)
 
     def about_to_sleep(self) -> bool:
-        """Look at shared memory for a moment: waking and being woken takes longer than that."""
+        """Ask to be woken by what happens in shared memory."""
         if not self._memory:
             return True
-        for _ in range(_LOOKS if self._active else 0):
-            with self.engine.lock:
-                if any(s.ready(c.blocked) for c, s in self._memory if c.open):
-                    return False
-            os.sched_yield()
         with self.engine.lock:
             self._armed = True
             return all(s.arm(c.blocked) for c, s in self._memory if c.open)

@@ -9,7 +9,7 @@ drains, once its receive has been posted (GRANT).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from sglb.collective.transport.balance import may_take
@@ -26,7 +26,7 @@ from sglb.collective.transport.messages import (
     Transfer,
     label_text,
 )
-from sglb.collective.transport.settings import Settings
+from sglb.collective.transport.settings import MAX_EAGER_BYTES, Settings
 from sglb.collective.transport.stats import PeerStats
 from sglb.collective.transport.wire import Header, Kind, bytes_of, text_of
 
@@ -112,7 +112,10 @@ class Peer:
         number = self._next_out
         self._next_out += 1
         small = size <= self._settings.eager_bytes
-        head = size if small else min(size, self._settings.head_bytes)
+        most = self._settings.head_bytes
+        if not small and any(c.lender is not None and c.lender.lends() for c in self._lenders()):
+            most = MAX_EAGER_BYTES  # nothing has to be held for it on the way
+        head = size if small else min(size, most)
         if self._early_sent - self._early_consumed + head > self._settings.eager_budget_bytes:
             head = 0
         self._early_sent += head
@@ -130,6 +133,9 @@ class Peer:
         if head < size:
             self._ungranted[number] = message
         self._control.append(Frame(Kind.MSG, fields, data[:head], message))
+
+    def _lenders(self) -> Iterable[Channel]:
+        return (c for c in self.channels.values() if c.open)
 
     def post(self, receive: Receive) -> None:
         """Post a receive from this peer."""

@@ -49,8 +49,8 @@ class Settings:
     rails: tuple[str, ...] = ()
     channels_per_rail: int = 1
     eager_bytes: int = 64 << 10
-    head_bytes: int = 256 << 10
-    eager_budget_bytes: int = 16 << 20
+    head_bytes: int = 512 << 10
+    eager_budget_bytes: int = 32 << 20
     chunk_bytes: int = 1 << 20
     unsent_bytes: int = 128 << 10
     window_s: float = 0.2
