@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from sglb.collective.transport.group import Group
 
 NO_RAIL = -1
+#: What a port, or a door, of a process that has ended answers.
+_CLOSED = (ConnectionRefusedError, FileNotFoundError)
 #: Attempts over shared memory after which ranks of one host try their rails.
 _MEMORY_ATTEMPTS = 2
 
@@ -78,6 +80,8 @@ class Dialing:
         self._group = group
         self._met = met
         self._slots: dict[int, dict[int, Slot]] = {rank: {} for rank in group.peers}
+        self._probes: dict[int, Greeting] = {}
+        self._next_probe: dict[int, float] = {}
         now = time.monotonic()
         for rank, slots in self._slots.items():
             if rank < group.rank:
@@ -124,6 +128,8 @@ class Dialing:
         imperfect = False
         for rank, slots in self._slots.items():
             self._detour(rank, slots)
+            if rank < self._group.rank:
+                self._probe(rank, now)
             for slot in slots.values():
                 if slot.channel is not None:
                     self._trust(slot, now)
@@ -132,6 +138,41 @@ class Dialing:
                     imperfect = True
                     self._try(slot, now)
         return imperfect
+
+    def _probe(self, rank: int, now: float) -> None:
+        """Find out whether a peer that has to connect, and does not, has ended."""
+        group = self._group
+        peer = group.peers[rank]
+        probe = self._probes.get(rank)
+        if probe is not None and not probe.over:
+            if probe.deadline < now:
+                probe.fail(WireError("no answer in time"))
+            return
+        unknown = peer.channels or peer.gone is not None or peer.leaving or not peer.wanted()
+        if unknown or now < self._next_probe.get(rank, 0.0):
+            return
+        self._next_probe[rank] = now + group.settings.retry_s
+        try:
+            if group.shares_memory(rank):
+                knock(self._met.records[rank].door).close()
+                return
+            own, remote = group.pairs_to(rank)[0]
+            sock = self._connect(rank, own, remote)
+        except OSError as error:
+            self._probed(rank, error)
+            return
+        self._probes[rank] = Greeting(
+            group.engine,
+            sock,
+            Outgoing(self._met.secret, hop_hello(group, rank, 0)),
+            group.settings.handshake_s,
+            lambda greeting: greeting.link.close(),
+            lambda _greeting, error: self._probed(rank, error),
+        )
+
+    def _probed(self, rank: int, error: Exception) -> None:
+        if isinstance(error, _CLOSED):
+            self._group.refused(rank)
 
     def direct(self, rank: int) -> bool:
         """Whether a peer is reached without the help of others."""
@@ -331,8 +372,7 @@ class Dialing:
                 f"{name} to rank {slot.peer}: attempt {slot.attempts}: {slot.last_error}"
             )
         slot.comeback.failed(time.monotonic())
-        refused = isinstance(error, OSError) and error.errno == errno.ECONNREFUSED
-        if refused and slot.via is None:
+        if isinstance(error, _CLOSED) and slot.via is None:
             self._group.refused(slot.peer)
 
     def forgive(self, late: float) -> None:
@@ -359,6 +399,8 @@ class Dialing:
 
     def close(self) -> None:
         """Give up attempts."""
+        for probe in self._probes.values():
+            probe.fail(WireError("closing"))
         for slots in self._slots.values():
             for slot in slots.values():
                 if slot.greeting is not None:

@@ -90,18 +90,20 @@ def test_a_lost_channel_comes_back_after_its_probation() -> None:
         assert any(f"rail {rail} to rank 1 ({rail}) is lost" in event for event in stats.events)
 
 
-def test_a_process_that_ended_is_an_error_at_once() -> None:
-    with ranks(2) as made:
-        waiting = made[0].recv(1, 0, bytearray(10))
-        group = made[1]._group
+@pytest.mark.parametrize("memory", [False, True])
+@pytest.mark.parametrize("dead", [0, 1])  # of two ranks the lower one connects
+def test_a_process_that_ended_is_an_error_at_once(dead: int, memory: bool) -> None:
+    with ranks(2, settings(2, shared_memory=memory)) as made:
+        waiting = made[1 - dead].recv(dead, 0, bytearray(10))
+        group = made[dead]._group
         group.engine.stop()  # as if killed: no good-bye
         with group.engine.lock:
             group.closing = True
-            for channel in list(group.peers[0].channels.values()):
+            for channel in list(group.peers[1 - dead].channels.values()):
                 group.engine.forget(channel.stream.fileno())
                 channel.shut()
             group._doors.close()
-        with pytest.raises(PeerLostError, match="rank 1 has ended"):
+        with pytest.raises(PeerLostError, match=f"rank {dead} has ended"):
             waiting.wait(10)
 
 
