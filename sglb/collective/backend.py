@@ -414,9 +414,7 @@ class ReCCL(ProcessGroup):
         """Sends a tensor to a rank; a receive with the same tag gets it."""
         tensor = _only(tensors, "send")
         peer = self._other_rank(dstRank, "send")
-        return self._group.send(
-            peer, tag, Staged(tensor).view, _words("send", tensor, f"to {peer}")
-        )
+        return self._group.send(peer, tag, Staged(tensor), _words("send", tensor, f"to {peer}"))
 
     def recv(self, tensors: Tensors, srcRank: int, tag: int = 0) -> CollectiveWork:  # noqa: N803
         """Receives a tensor from a rank."""
@@ -430,8 +428,7 @@ class ReCCL(ProcessGroup):
         tensor = _only(tensors, "recv")
         staged = Staged(tensor, read=False, write=True)
         label = _words("recv", tensor, "from anybody" if peer is None else f"from {peer}")
-        stored = staged.back if staged.copied else None
-        return self._group.recv(peer, tag, staged.view, label, tensors, stored)
+        return self._group.recv(peer, tag, staged, label, tensors)
 
     # Barriers.
 

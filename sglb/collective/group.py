@@ -12,6 +12,7 @@ from torch._C._distributed_c10d import Store
 from sglb.collective.algorithms.exchange import Exchange
 from sglb.collective.errors import CollectiveError, CollectiveTimeoutError
 from sglb.collective.operation import Board, Call, Operation, Scratch
+from sglb.collective.staging import Staged
 from sglb.collective.transport import (
     Settings,
     Transfer,
@@ -107,27 +108,27 @@ class Group:
         work.finish(failure)
         self.transport.abort(text)
 
-    def send(self, peer: int, tag: int, data: memoryview, label: str) -> TransferWork:
-        """Sends a message with a tag; `data` is in use until the work has ended."""
-        transfer = self.transport.send(peer, _TAGGED | tag & 0xFFFFFFFF, data, label=label)
-        return TransferWork(self, transfer, label, [], None)
+    def send(self, peer: int, tag: int, staged: Staged, label: str) -> TransferWork:
+        """Sends a message with a tag; its memory is in use until the work has ended."""
+        stream = _TAGGED | tag & 0xFFFFFFFF
+        transfer = self.transport.send(peer, stream, staged.view, label=label)
+        return TransferWork(self, transfer, label, [], staged)
 
     def recv(
         self,
         peer: int | None,
         tag: int,
-        into: memoryview,
+        staged: Staged,
         label: str,
         result: list[Any],
-        stored: Callable[[], None] | None,
     ) -> TransferWork:
-        """Receives a message of exactly this size, then calls `stored`. No `peer`: from anybody."""
+        """Receives a message of exactly this size, then stores it. No `peer`: from anybody."""
         stream = _TAGGED | tag & 0xFFFFFFFF
         if peer is None:
-            transfer = self.transport.recv_any(stream, into, label=label)
+            transfer = self.transport.recv_any(stream, staged.view, label=label)
         else:
-            transfer = self.transport.recv(peer, stream, into, label=label)
-        return TransferWork(self, transfer, label, result, stored)
+            transfer = self.transport.recv(peer, stream, staged.view, label=label)
+        return TransferWork(self, transfer, label, result, staged)
 
     def abort(self, reason: str) -> None:
         """Ends the group on all ranks."""
@@ -148,12 +149,12 @@ class TransferWork(CollectiveWork):
         transfer: Transfer,
         label: str,
         result: list[Any],
-        stored: Callable[[], None] | None,
+        staged: Staged,
     ) -> None:
         super().__init__(lambda: label, result)
         self._group = group
         self._transfer = transfer
-        self._stored = stored
+        self._staged = staged
         self._storing = threading.Lock()
         self._deadline_s = time.monotonic() + group.timeout_s
         transfer.on_done(self._arrived)
@@ -168,8 +169,8 @@ class TransferWork(CollectiveWork):
             self._group.fail(self, self._label(), error)
             return
         with self._storing:
-            if not self.is_completed() and self._stored is not None:
-                self._stored()
+            if not self.is_completed():
+                self._staged.back()
             self.finish()
 
     def _wait_until_ended(self, limit_s: float | None) -> bool:

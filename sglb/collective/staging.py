@@ -6,13 +6,19 @@ those of an accelerator through pinned host memory.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 
 import torch
 
+_WRITABLE = 0x200  # PyBUF_WRITE
+_view = ctypes.pythonapi.PyMemoryView_FromMemory
+_view.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
+_view.restype = ctypes.py_object
+
 
 class Staged:
-    """The bytes of a tensor, in `view`.
+    """The bytes of a tensor, in `view`, which this object must outlive.
 
     read: they hold its content; write: `back` stores what they have become, in `target` where that is
     another tensor. apart: never the tensor's own memory, where that is another argument's as well.
@@ -48,11 +54,6 @@ class Staged:
         self._target = origin.detach() if write and not own else None
         self.view = bytes_of(host)
 
-    @property
-    def copied(self) -> bool:
-        """Whether `back` has something to do."""
-        return self._target is not None
-
     def back(self) -> None:
         """Stores what was received; on an accelerator in the order of the stream that was current."""
         if self._target is None:
@@ -66,8 +67,12 @@ class Staged:
 
 
 def bytes_of(tensor: torch.Tensor) -> memoryview:
-    """The memory of a contiguous CPU tensor; the view keeps it alive."""
-    return tensor.reshape(-1).view(torch.uint8).numpy().data
+    """The memory of a contiguous CPU tensor, which must outlive the view.
+
+    Not by `numpy()`: that makes the storage one that cannot be resized any more, as FSDP does.
+    """
+    view: memoryview = _view(tensor.data_ptr(), tensor.numel() * tensor.itemsize, _WRITABLE)
+    return view
 
 
 def overlap(first: torch.Tensor, second: torch.Tensor) -> bool:

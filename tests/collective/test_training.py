@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 HERE = Path(__file__).parent
 STEPS = 250
 
@@ -31,3 +33,11 @@ def test_training_through_cuts_gives_the_same_bits_at_every_step() -> None:
     losses = [float.fromhex(loss) for loss in calm["losses"]]
     assert losses[0] > 2.2  # ln 10 before it has learnt anything
     assert max(losses[-20:]) < 0.3
+
+
+def test_sharded_training_follows_that_of_one_process() -> None:
+    """Both kinds of FSDP: gathered and scattered parameters, storages that are freed and made again."""
+    found = _program("fsdp.py")
+    assert len(found["alone"]) == 4
+    for kind in ("FullyShardedDataParallel", "fully_shard"):
+        assert found[kind] == pytest.approx(found["alone"], rel=1e-4)
