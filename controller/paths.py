@@ -82,6 +82,7 @@ class Paths:
         self._below = frozenset(below)
         self._left = self._distances(below)
         self._capacity: dict[int, int] = {}
+        self._members: dict[int, tuple[Member, ...]] = {}
 
     def _distances_below(self) -> dict[int, int]:
         """Hops to the destination by descending alone, for the switches that can."""
@@ -122,6 +123,12 @@ class Paths:
 
     def members(self, switch: int) -> tuple[Member, ...]:
         """The switch's members in port order; empty at the destination and where there is no path."""
+        found = self._members.get(switch)
+        if found is None:
+            found = self._members[switch] = self._find_members(switch)
+        return found
+
+    def _find_members(self, switch: int) -> tuple[Member, ...]:
         left = self._left
         if switch == self._destination or switch not in left:
             return ()

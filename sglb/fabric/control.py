@@ -7,7 +7,9 @@ controller runs on the same fabric, measured the same way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Protocol
@@ -79,3 +81,15 @@ def load_control_plane(name: str = "default") -> ControlPlaneFactory:
             return factory
     known = ", ".join(sorted(p.name for p in found)) or "none"
     raise ControlPlaneNotFoundError(f"no control plane named {name!r} is installed; known: {known}")
+
+
+@contextmanager
+def collector_at_rest() -> Iterator[None]:
+    """For filling switches: so many objects come to stay that it is in vain to look for garbage."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

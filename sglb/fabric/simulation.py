@@ -13,7 +13,12 @@ from functools import partial
 
 from sglb.fabric import frames
 from sglb.fabric.advance import Advance, Stop, Tell, never
-from sglb.fabric.control import ControlPlane, ControlPlaneFactory, FabricView
+from sglb.fabric.control import (
+    ControlPlane,
+    ControlPlaneFactory,
+    FabricView,
+    collector_at_rest,
+)
 from sglb.fabric.events import (
     EventLog,
     FaultInjected,
@@ -203,7 +208,8 @@ class Simulation:
         scenario = self.scenario
         for fault in scenario.faults:
             self.clock.call_at(fault.time_ps, self._apply, fault)
-        self._control.start()
+        with collector_at_rest():
+            self._control.start()
         driver = TrafficDriver(
             scenario.workload,
             self.hosts,

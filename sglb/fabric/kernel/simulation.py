@@ -17,7 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sglb.fabric.advance import Advance, Stop, Tell, never
-from sglb.fabric.control import ControlPlane, ControlPlaneFactory, FabricView
+from sglb.fabric.control import (
+    ControlPlane,
+    ControlPlaneFactory,
+    FabricView,
+    collector_at_rest,
+)
 from sglb.fabric.events import (
     EventLog,
     FaultInjected,
@@ -148,7 +153,8 @@ class NativeSimulation:
             self.clock.call_at(loss.from_ps, self._set_loss, loss, True)
             if loss.to_ps is not None:
                 self.clock.call_at(loss.to_ps, self._set_loss, loss, False)
-        self._control.start()
+        with collector_at_rest():
+            self._control.start()
         driver.run(self._world, 0, 1)  # compiles, if nobody has before
         hosts_start(self._world)
         total = needed_packets(scenario)
