@@ -163,6 +163,11 @@ class Channel:
         return True
 
     @property
+    def urgent(self) -> bool:
+        """Whether something of its own is to be written, of which only this channel knows."""
+        return self.open and bool(self._out or self.ack_now or self.ping_now or self.bye_now)
+
+    @property
     def mid_frame(self) -> bool:
         """Whether something is partly written."""
         return bool(self._out)

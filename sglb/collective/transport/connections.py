@@ -282,6 +282,10 @@ class Doors:
         for greeting in [g for g in self._strangers if g.deadline < now]:
             greeting.fail(WireError("no proof in time"))
 
+    def links(self) -> list[Link]:
+        """All that is open."""
+        return [*self._sockets, *(greeting.link for greeting in self._strangers)]
+
     def forgive(self, late: float) -> None:
         """Give all strangers that much more time."""
         for greeting in self._strangers:

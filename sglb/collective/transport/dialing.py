@@ -397,6 +397,12 @@ class Dialing:
             parts.append(f"rail {mine}-{theirs}: {last}, {why}")
         return "; ".join(parts) or "no rail ever reached it"
 
+    def links(self) -> list[Link]:
+        """Connections that are being made."""
+        slots = [slot for slots in self._slots.values() for slot in slots.values()]
+        greetings = [slot.greeting for slot in slots if slot.greeting is not None]
+        return [g.link for g in (*greetings, *self._probes.values()) if not g.over]
+
     def close(self) -> None:
         """Give up attempts."""
         for probe in self._probes.values():

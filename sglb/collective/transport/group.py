@@ -218,6 +218,15 @@ class Group:
         """(own, remote) rails of channels to a rank."""
         return pair_rails(self.rails, self.met.records[rank].rails)
 
+    def live_pairs(self, rank: int) -> list[tuple[int, int]]:
+        """(own, remote) rails over which a rank is reached now."""
+        assert self._dialing is not None
+        return [
+            (slot.rail, slot.remote)
+            for slot in self._dialing.slots_to(rank)
+            if slot.rail != NO_RAIL and slot.channel is not None and slot.channel.up
+        ]
+
     def device_toward(self, rank: int, rail: int) -> str:
         """The interface to tie a connection to, or ''."""
         if not self.settings.bind_device or not self.is_remote(rank):
@@ -530,6 +539,17 @@ class Group:
                 peer.tell_abort(cause, str(error))
             self._touched[peer.rank] = peer
         self.engine.kick()
+
+    def disown(self) -> None:
+        """In a forked child: close its copies of all descriptors, touch nothing that is shared."""
+        for peer in self.peers.values():
+            for channel in peer.channels.values():
+                channel.stream.close()
+        for owner in (self._doors, self.relays, self._dialing):
+            for link in () if owner is None else owner.links():
+                link.close()
+        self._watch.close()
+        self.engine.close()
 
     # The end.
 

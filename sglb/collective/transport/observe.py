@@ -86,6 +86,13 @@ class _Observer:
             if self._path is not None:
                 self._path.unlink(missing_ok=True)
 
+    def disown(self) -> None:
+        """In a forked child, where the thread is not: leave the path to the parent."""
+        for sock in (self._status, self._metrics):
+            if sock is not None:
+                sock.close()
+        os.close(self._stop)
+
     def _found(self) -> list[Stats]:
         with self._lock:
             asks = list(self._asks)
@@ -167,6 +174,12 @@ def _own() -> _Observer:
         if _observer is None or _observer.pid != os.getpid():
             _observer = _Observer(os.getpid())
         return _observer
+
+
+def disown() -> None:
+    """In a forked child: its copies of the sockets are closed."""
+    if _observer is not None:
+        _observer.disown()
 
 
 def show(ask: Ask, settings: Settings, rank: int) -> None:

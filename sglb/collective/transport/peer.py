@@ -151,11 +151,22 @@ class Peer:
 
     def pump(self) -> None:
         """Let every channel that has room take what is next, one frame or chunk each in turn."""
+        if not self._work():
+            for channel in list(self.channels.values()):
+                if channel.urgent and not channel.blocked:
+                    self._pump(channel)
+            return
         channels = [c for c in self.channels.values() if c.open and not c.blocked]
         if len(channels) > 1:
             channels.sort(key=_inflight)
         while channels:
             channels = [c for c in channels if self._pump(c)]
+            if not self._work():
+                return
+
+    def _work(self) -> bool:
+        """Whether there are frames or chunks to take."""
+        return bool(self._control or self._bulk or self._again)
 
     def _pump(self, channel: Channel) -> bool:
         try:

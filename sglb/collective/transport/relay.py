@@ -106,6 +106,10 @@ class Splice:
             budget -= count
         return True
 
+    def links(self) -> tuple[Link, Link]:
+        """Its two ends."""
+        return self._memory, self.stream
+
     def close(self) -> None:
         """End it; both ranks notice at once."""
         if not self.open:
@@ -143,9 +147,9 @@ class Relays:
 
     def _to_rail(self, memory: MemoryStream, target: int) -> None:
         group = self._group
-        pairs = [pair for pair in group.pairs_to(target) if group.carrier[pair[0]]]
+        pairs = group.live_pairs(target)
         if not pairs:
-            raise OSError("no rail has a carrier")
+            raise OSError("no rail of this rank reaches it")
         self._turn += 1
         own, remote = pairs[self._turn % len(pairs)]
         rail = group.rails[own]
@@ -222,10 +226,13 @@ class Relays:
             if splice.rail == name:
                 splice.close()
 
-    @property
-    def count(self) -> int:
-        """Connections passed on now."""
-        return sum(s.open for s in self._splices)
+    def links(self) -> list[Link]:
+        """All that is open."""
+        found: list[Link] = [greeting.link for greeting in self._greetings]
+        for splice in self._splices:
+            if splice.open:
+                found += splice.links()
+        return found
 
     @property
     def passed_bytes(self) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
+import weakref
+from contextlib import suppress
 from typing import Any
 
 from sglb.collective.transport import observe
@@ -18,6 +21,7 @@ from sglb.collective.transport.stats import Stats
 from sglb.collective.transport.status import snapshot
 
 _FLUSH_S = 5.0
+_open: weakref.WeakSet[Transport] = weakref.WeakSet()
 
 
 class Transport:
@@ -32,6 +36,7 @@ class Transport:
         self._door = door
         self._engine = group.engine
         self._closed = False
+        _open.add(self)
 
     @classmethod
     def open(
@@ -215,14 +220,30 @@ class Transport:
     def _shut(self) -> None:
         self._closed = True
         observe.hide(self.stats)
+        _open.discard(self)
         self._engine.stop()
         self._group.shut()
         close_door(self._door)
+
+    def disown(self) -> None:
+        """In a forked child: the connections are the parent's, and must end when it does."""
+        self._closed = True
+        self._group.disown()
 
     def stats(self) -> Stats:
         """Counters and state now."""
         with self._engine.lock:
             return snapshot(self._group)
+
+
+def _disown_all() -> None:
+    for transport in list(_open):
+        with suppress(OSError, ValueError):  # it was being closed when the fork came
+            transport.disown()
+    observe.disown()
+
+
+os.register_at_fork(after_in_child=_disown_all)
 
 
 def _bytes_of(buffer: Any) -> memoryview:

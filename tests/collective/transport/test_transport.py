@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import random
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from transport_kit import on_all, ranks, settings
 
-from sglb.collective.transport import AbortedError, MismatchError, WaitTimeoutError
+from sglb.collective.transport import AbortedError, ClosedError, MismatchError, WaitTimeoutError
 
 SIZES = [0, 1, 60, 64 << 10, (64 << 10) + 1, 300_000, 3_000_001]
 
@@ -117,3 +120,38 @@ def test_callbacks_run_once_with_the_result() -> None:
         found.wait(10)
         found.on_done(calls.append)
         assert calls == [None, None, None]
+
+
+def sockets() -> set[str]:
+    names = set()
+    for fd in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # that of the folder itself
+            names.add(str(fd.readlink()))
+    return {name for name in names if name.startswith("socket:")}
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_a_forked_child_holds_no_connection_open(memory: bool) -> None:
+    before = sockets()
+    with ranks(2, settings(2, shared_memory=memory)) as made:
+        assert len(sockets() - before) > 4
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            held = len(sockets() - before)
+            try:
+                made[0].send(1, 0, b"x")
+                word = "sent"
+            except ClosedError:
+                word = "closed"
+            os.write(write, f"{held} {word}".encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert os.read(read, 100) == b"0 closed"
+        os.close(read)
+        os.close(write)
+        into = bytearray(3)
+        found = made[1].recv(0, 0, into)
+        made[0].send(1, 0, b"abc").wait(10)
+        found.wait(10)
+        assert into == b"abc"
