@@ -90,11 +90,17 @@ class ProfileBinding:
     def watch_port(
         self, message: p4r.ActionProfileAction | p4r.ActionProfileGroup.Member
     ) -> int | None:
-        """The watched port; None when nothing is watched."""
+        """The watched port; None when nothing is watched.
+
+        INVALID_ARGUMENT for anything that is no port of the switch, whatever is wrong with it.
+        """
         what = f"action profile {self.name}, watch port"
         match message.WhichOneof("watch_kind"):
             case "watch_port" if message.watch_port:
-                return self.ports.decode(message.watch_port, what)
+                try:
+                    return self.ports.decode(message.watch_port, what)
+                except P4RuntimeError as error:
+                    raise P4RuntimeError(Code.INVALID_ARGUMENT, error.message) from error
             case "watch" if message.watch:
                 return self.ports.check(message.watch, what)
             case _:
@@ -105,7 +111,7 @@ class ProfileBinding:
     ) -> None:
         """Rewrites the watch port's bytes in their shortest form."""
         if port is not None and message.WhichOneof("watch_kind") == "watch_port":
-            message.watch_port = self.ports.encode(port)
+            message.watch_port = self.ports.canonical(message.watch_port)
 
     # --- one-shot sets ----------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ number (`egress_port`); what is read back is what was written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from finsy.proto import p4r
@@ -59,8 +59,11 @@ class _Store(Generic[_T]):
         return undo
 
 
-class OldReplica(Replica):
-    """A replica whose port came in the deprecated `egress_port` field."""
+@dataclass(frozen=True, slots=True)
+class WrittenReplica(Replica):
+    """A replica with the (canonical) message that is read back for it."""
+
+    message: p4r.Replica = field(kw_only=True, compare=False)
 
 
 class PreHandler:
@@ -173,29 +176,30 @@ class PreHandler:
         return tuple(self._replica(message, what) for message in messages)
 
     def _replica(self, message: p4r.Replica, what: str) -> Replica:
-        old = message.WhichOneof("port_kind") == "egress_port"
-        if old:
+        written = p4r.Replica()
+        written.CopyFrom(message)
+        if message.WhichOneof("port_kind") == "egress_port":
             port = self._ports.check(message.egress_port, what)
         else:
             port = self._ports.decode(message.port, what)
+            written.port = self._ports.canonical(message.port)
         _check_instance(message.instance, what)
         backups = []
-        for backup in message.backup_replicas:
+        for backup in written.backup_replicas:
             other = self._ports.decode(backup.port, f"{what}, backup replica")
+            backup.port = self._ports.canonical(backup.port)
             if other == port:
                 raise P4RuntimeError(
                     Code.INVALID_ARGUMENT, f"{what}: port {port} is given as its own backup"
                 )
             _check_instance(backup.instance, what)
             backups.append((other, backup.instance))
-        return (OldReplica if old else Replica)(port, message.instance, tuple(backups))
+        return WrittenReplica(port, message.instance, tuple(backups), message=written)
 
     def _replica_message(self, replica: Replica) -> p4r.Replica:
-        message = p4r.Replica(instance=replica.instance)
-        if isinstance(replica, OldReplica):
-            message.egress_port = replica.port
-        else:
-            message.port = self._ports.encode(replica.port)
+        if isinstance(replica, WrittenReplica):
+            return replica.message
+        message = p4r.Replica(port=self._ports.encode(replica.port), instance=replica.instance)
         for port, instance in replica.backups:
             message.backup_replicas.add(port=self._ports.encode(port), instance=instance)
         return message

@@ -320,7 +320,8 @@ class P4RuntimeService:
         for wanted in request.entities:
             try:
                 handler = _handler(bound, wanted)
-                entities = list(handler.read(wanted))
+                with self.switch.lock:  # a packet in another thread is before it all or after
+                    entities = list(handler.read(wanted))
                 found += [e for e in entities if scope.allows(handler.object_id(e))]
                 errors.append(None)
             except (P4RuntimeError, SwitchError) as error:

@@ -349,12 +349,14 @@ class TableHandler:
             if wanted.HasField("time_since_last_hit"):
                 raise table.bad("a default entry has no idle timeout")
             candidates: tuple[TableEntry, ...] = (table.state.default,)
-        elif wanted.match and wanted.priority:
-            found = table.state.get(table.keys.decode(wanted.match), wanted.priority)
-            candidates = () if found is None else (found,)
+            key = None
         else:
-            candidates = table.state.entries()
-        key = table.keys.decode(wanted.match) if wanted.match else None
+            key = table.keys.decode(wanted.match) if wanted.match else None
+            if key is not None and bool(wanted.priority) is table.state.needs_priority:
+                found = table.state.get(key, wanted.priority)
+                candidates = () if found is None else (found,)
+            else:
+                candidates = table.state.entries()
         action_id = self._action_filter(table, wanted)
         for entry in candidates:
             if key is not None and entry.key != key:
