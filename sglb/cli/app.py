@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from sglb.cli import files
 from sglb.cli.collective import collective_app
-from sglb.cli.entry import Interrupted, raise_on_sigint
+from sglb.cli.entry import Interrupted, raise_on_signals
 from sglb.cli.errors import INCOMPLETE, UserError, tell
 from sglb.cli.progress import RunProgress
 from sglb.cli.savings import savings_command
@@ -32,7 +32,7 @@ class _Commands(TyperGroup):
     """The commands; what Ctrl-C does to one of them is ours to tell, not the library's."""
 
     def invoke(self, ctx: Any) -> Any:
-        raise_on_sigint()
+        raise_on_signals()
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -143,7 +143,7 @@ def run_command(
     """Run a scenario under each policy and compare what happened to the packets.
 
     Ends with 0 when every policy completed, with 3 when one did not, with 1 for a mistake in a file
-    or an option, with 130 when interrupted: then what is known by then is shown.
+    or an option, with 130 when interrupted (143 by SIGTERM): then what is known by then is shown.
     """
     scenario = files.scenario(file, seed, None if engine is None else engine.value)
     request = None

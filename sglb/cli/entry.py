@@ -1,6 +1,6 @@
-"""The way in. Ctrl-C ends the command with one line whenever it comes, even before all is imported.
+"""The way in. Ctrl-C or SIGTERM ends the command with one line whenever it comes, even during imports.
 
-This module imports next to nothing: only from `main` on is Ctrl-C in good hands.
+This module imports next to nothing: only from `main` on are these signals in good hands.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
     _Handler = Callable[[int, FrameType | None], object] | int | None
 
-#: Exit status, as of a program that SIGINT ended.
-INTERRUPTED = 130
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+#: Exit status of a program that a signal ended, less the signal's number.
+_BY_SIGNAL = 128
+_came = signal.SIGINT
 
 
 class Interrupted(BaseException):
@@ -32,7 +34,7 @@ class Interrupted(BaseException):
 def main(arguments: list[str] | None = None) -> None:
     """The `sglb` command; `arguments` instead of the process's own. Ends by SystemExit."""
     given = sys.argv[1:] if arguments is None else arguments
-    before = _on_sigint(_leave)
+    before = _on_signals(*(_leave for _ in _SIGNALS))
     try:
         # Takes seconds, in which an exception could come up anywhere in other people's modules.
         from sglb.cli.app import execute
@@ -41,31 +43,34 @@ def main(arguments: list[str] | None = None) -> None:
     except Interrupted as stopped:
         text = str(stopped)
         print(f"interrupted: {text}" if text else "interrupted", file=sys.stderr)  # noqa: T201
-        sys.exit(INTERRUPTED)
+        sys.exit(_BY_SIGNAL + _came)
     finally:
         # The process's own ends here; a caller's goes on.
-        _on_sigint(_leave if arguments is None else before)
+        _on_signals(*([_leave] * len(_SIGNALS) if arguments is None else before))
 
 
-def raise_on_sigint() -> None:
-    """From here on Ctrl-C raises KeyboardInterrupt, once: there is something to put in order."""
-    _on_sigint(_raise)
+def raise_on_signals() -> None:
+    """From here on these signals raise KeyboardInterrupt, once: there is something to put in order."""
+    _on_signals(*(_raise for _ in _SIGNALS))
 
 
-def _on_sigint(handler: _Handler) -> _Handler:
-    """Install a handler; the one before. Leaves alone a process that is told to ignore SIGINT."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is not signal.SIG_IGN:
-        with suppress(ValueError):  # only the main thread may, and only it is interrupted
-            signal.signal(signal.SIGINT, handler)
+def _on_signals(*handlers: _Handler) -> list[_Handler]:
+    """Install handlers; those before. Leaves alone what the process is told to ignore."""
+    before = [signal.getsignal(number) for number in _SIGNALS]
+    for number, handler, old in zip(_SIGNALS, handlers, before, strict=True):
+        if old is not signal.SIG_IGN:
+            with suppress(ValueError):  # only the main thread may, and only it is interrupted
+                signal.signal(number, handler)
     return before
 
 
-def _raise(_signal: int, _frame: FrameType | None) -> Never:
-    _on_sigint(_leave)
+def _raise(number: int, _frame: FrameType | None) -> Never:
+    global _came
+    _on_signals(*(_leave for _ in _SIGNALS))
+    _came = signal.Signals(number)
     raise KeyboardInterrupt
 
 
-def _leave(_signal: int, _frame: FrameType | None) -> Never:
+def _leave(number: int, _frame: FrameType | None) -> Never:
     os.write(2, b"interrupted\n")
-    os._exit(INTERRUPTED)
+    os._exit(_BY_SIGNAL + number)

@@ -89,9 +89,9 @@ def _failure(policy: str, error: Exception) -> WorkerError:
     return WorkerError(policy, text, "".join(traceback.format_exception(error)))
 
 
-def _leave_sigint_to_others() -> None:
-    """Keep SIGINT from this thread and the processes that it starts; the main thread ends them."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+def _leave_signals_to_others() -> None:
+    """Keep SIGINT and SIGTERM from this thread and the processes that it starts: others end them."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
 
 
 class _Crew:
@@ -105,7 +105,7 @@ class _Crew:
         self._over = False
 
     def run(self, at_a_time: int) -> list[PolicyReport]:
-        with ThreadPoolExecutor(at_a_time, initializer=_leave_sigint_to_others) as pool:
+        with ThreadPoolExecutor(at_a_time, initializer=_leave_signals_to_others) as pool:
             waiting = [pool.submit(self._watch, *job) for job in self._jobs]
             try:
                 wait(waiting, return_when=FIRST_EXCEPTION)

@@ -1,4 +1,4 @@
-"""Ctrl-C, as a terminal sends it: SIGINT to the whole process group, at moments that are certain."""
+"""Ctrl-C and SIGTERM, to the whole process group as terminals send it, at moments that are certain."""
 
 from __future__ import annotations
 
@@ -46,8 +46,10 @@ def started(command: list[str], **variables: str) -> Iterator[subprocess.Popen[s
         process.communicate()
 
 
-def interrupt(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    os.killpg(process.pid, signal.SIGINT)
+def interrupt(
+    process: subprocess.Popen[str], number: signal.Signals = signal.SIGINT
+) -> tuple[int, str, str]:
+    os.killpg(process.pid, number)
     out, err = process.communicate(timeout=PATIENCE_S)
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)  # no child is left
@@ -77,22 +79,28 @@ def stuck(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("jobs", "all_stuck"),
+    ("jobs", "all_stuck", "number"),
     [
-        (1, ["dlb"]),  # in this process, one after the other
-        (2, ["dlb", "glb"]),  # glb takes the place of spray, which has finished
+        (1, ["dlb"], signal.SIGINT),  # in this process, one after the other
+        (2, ["dlb", "glb"], signal.SIGINT),  # glb takes the place of spray, which has finished
+        (1, ["dlb"], signal.SIGTERM),
+        (2, ["dlb", "glb"], signal.SIGTERM),
     ],
 )
 def test_an_interrupted_run_tells_what_it_knows(
-    tmp_path: Path, stuck: dict[str, str], jobs: int, all_stuck: list[str]
+    tmp_path: Path,
+    stuck: dict[str, str],
+    jobs: int,
+    all_stuck: list[str],
+    number: signal.Signals,
 ) -> None:
     (tmp_path / "small.yaml").write_text(SCENARIO)
     options = ["--control-plane", "stuck", "--json", str(tmp_path / "out.json"), "-j", str(jobs)]
     command = [*COMMAND, "run", str(tmp_path / "small.yaml"), *options]
     with started(command, **stuck) as process:
         wait_for(process, *(tmp_path / policy for policy in all_stuck))
-        code, out, err = interrupt(process)
-    assert (code, err) == (130, "interrupted: 1 of 3 policies had finished\n")
+        code, out, err = interrupt(process, number)
+    assert (code, err) == (128 + number, "interrupted: 1 of 3 policies had finished\n")
     rows = [
         line.split()[0] for line in out.splitlines() if line[:6] in ("spray ", "dlb   ", "glb   ")
     ]
