@@ -68,7 +68,7 @@ class Host(Protocol):
 
 
 class Lender(Protocol):
-    """A stream whose two processes can read each other's memory."""
+    """Of a connection whose two processes may read each other's memory."""
 
     def lends(self) -> bool:
         """Whether the other side can read this process's memory."""
@@ -99,6 +99,7 @@ class Channel:
         self.blocked = False
         self.readable = False
         self.lender: Lender | None = None
+        self.ask_for_room: Callable[[], None] | None = None  # for streams that tell only when asked
         self.opened_at = time.monotonic()
         self.heard_at = self.opened_at
         self.sent_at = self.opened_at
@@ -157,10 +158,15 @@ class Channel:
         try:
             count = self.stream.sendmsg(self._out)
         except BlockingIOError:
-            self.blocked = True
+            self._block()
             return False
         self._advance(count)
         return True
+
+    def _block(self) -> None:
+        self.blocked = True
+        if self.ask_for_room is not None:
+            self.ask_for_room()
 
     @property
     def urgent(self) -> bool:
@@ -179,7 +185,7 @@ class Channel:
             if count < size:
                 rest = memoryview(view)[count:]
                 self._out = [rest, *out[number + 1 :]]
-                self.blocked = True  # a short write: no room
+                self._block()  # a short write: no room
                 return
             count -= size
         out.clear()

@@ -26,6 +26,7 @@ _log = logging.getLogger("sglb.collective")
 
 MAX_STRANGERS = 64
 _BACKLOG = 512
+LOCAL_BUFFER_BYTES = 1 << 20
 _UNSENT_S = 0.003
 _MAX_UNSENT_BYTES = 4 << 20
 
@@ -46,6 +47,7 @@ def knock(path: str) -> socket.socket:
     """A socket connected to a rank's door on this host. Raises OSError."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LOCAL_BUFFER_BYTES)
         sock.connect(path)
     except OSError:
         sock.close()
@@ -105,9 +107,12 @@ Link = socket.socket | MemoryStream
 
 
 def watch_link(engine: Engine, link: Link, handler: Callable[[int], None]) -> None:
-    """Call the handler with what a link is ready for; shared memory may always be ready for both."""
+    """Call the handler with what a link is ready for; shared memory may always be ready for both.
+
+    A Unix socket tells of room each time its other end reads: only who asks for that hears of it.
+    """
     if isinstance(link, socket.socket):
-        engine.watch(link.fileno(), handler)
+        engine.watch(link.fileno(), handler, writing=link.family != socket.AF_UNIX)
         return
 
     def drained(_event: int) -> None:

@@ -19,7 +19,8 @@ from sglb.collective.transport.connections import Greeting, Link, dial, knock
 from sglb.collective.transport.errors import WireError
 from sglb.collective.transport.failback import Comeback
 from sglb.collective.transport.handshake import Outgoing, group_id
-from sglb.collective.transport.memory import HOP_RING_BYTES, RING_BYTES, MemoryStream, discard
+from sglb.collective.transport.lending import Lending
+from sglb.collective.transport.memory import MemoryStream, discard
 from sglb.collective.transport.rails import Rail
 from sglb.collective.transport.relay import hop_hello
 from sglb.collective.transport.rendezvous import Met, RailRecord
@@ -250,13 +251,15 @@ class Dialing:
             self._dial_hop(slot, slot.via)
         elif slot.rail == NO_RAIL:
             side = Outgoing(self._met.secret, self._hello(slot))
-            door, memory = self._open_memory(slot.peer, side.nonce)
+            door = knock(self._met.records[slot.peer].door)
+            lending = self._lend(side.nonce)
 
-            def attached(_greeting: Greeting) -> None:
+            def attached(greeting: Greeting) -> None:
                 slot.greeting = None
-                self._group.adopt(slot, memory, slot.epoch)
+                self._group.adopt(slot, greeting.link, slot.epoch, lending)
 
-            slot.greeting = self._greeting(slot, door, side, attached, side.nonce)
+            slot.greeting = self._greeting(slot, door, side, attached, side.nonce, connected=True)
+            slot.greeting.start()
         else:
             self._dial_rail(slot)
 
@@ -281,7 +284,7 @@ class Dialing:
         side = Outgoing(self._met.secret, hop_hello(group, via, slot.peer + 1))
         link: Link
         if group.shares_memory(via):
-            link, memory = self._open_memory(via, side.nonce, HOP_RING_BYTES)
+            link, memory = self._open_memory(via, side.nonce)
             inner: Link = memory
             nonce = side.nonce
         else:
@@ -301,7 +304,10 @@ class Dialing:
             slot.greeting = None
             group.adopt(slot, inner, slot.epoch)
 
-        slot.greeting = self._greeting(slot, link, side, hopped, nonce)
+        local = bool(nonce)
+        slot.greeting = self._greeting(slot, link, side, hopped, nonce, connected=local)
+        if local:
+            slot.greeting.start()
 
     def _connect(self, rank: int, own: int, remote: int) -> socket.socket:
         group = self._group
@@ -314,12 +320,19 @@ class Dialing:
             group.settings.unsent_bytes,
         )
 
-    def _open_memory(
-        self, rank: int, nonce: bytes, ring_bytes: int = RING_BYTES
-    ) -> tuple[socket.socket, MemoryStream]:
+    def _lend(self, nonce: bytes) -> Lending | None:
+        if not self._group.settings.single_copy:
+            return None
+        try:
+            return Lending.create(nonce)
+        except OSError as error:
+            self._group.note(f"nothing can be lent to ranks of this host: {error}")
+            return None
+
+    def _open_memory(self, rank: int, nonce: bytes) -> tuple[socket.socket, MemoryStream]:
         door = knock(self._met.records[rank].door)
         try:
-            return door, MemoryStream.create(door, nonce, ring_bytes)
+            return door, MemoryStream.create(door, nonce)
         except OSError:
             door.close()
             raise

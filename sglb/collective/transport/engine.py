@@ -102,6 +102,12 @@ class Engine:
         self._handlers[fd] = handler
         self._epoll.register(fd, _EVENTS if writing else _EVENTS & ~select.EPOLLOUT)
 
+    def want_room(self, fd: int, wanted: bool) -> None:
+        """Of a descriptor watched for reading: whether to tell when it can be written to."""
+        events = _EVENTS if wanted else _EVENTS & ~select.EPOLLOUT
+        with suppress(OSError):
+            self._epoll.modify(fd, events)
+
     def forget(self, fd: int) -> None:
         """Before a watched descriptor is closed."""
         if self._handlers.pop(fd, None) is not None:

@@ -11,6 +11,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from sglb.collective.transport.channel import Channel
@@ -34,6 +35,7 @@ from sglb.collective.transport.errors import (
 )
 from sglb.collective.transport.handshake import Incoming, group_id
 from sglb.collective.transport.health import Health
+from sglb.collective.transport.lending import Lending
 from sglb.collective.transport.matching import Matching
 from sglb.collective.transport.memory import MemoryStream
 from sglb.collective.transport.messages import Transfer
@@ -85,6 +87,7 @@ class Group:
         self._ready: list[Channel] = []
         self._touched: dict[int, Peer] = {}
         self._memory: list[tuple[Channel, MemoryStream]] = []  # those over shared memory
+        self._lendings: list[tuple[Channel, Lending]] = []
         self._armed = False
         self._active = False
         self._tick_at = 0.0
@@ -158,20 +161,24 @@ class Group:
         if self._admit(hello):  # it has changed meanwhile
             link.close()
             return
-        if rail == DOOR and isinstance(link, socket.socket):
-            try:
-                link = MemoryStream.attach(link, hello.nonce)
-            except OSError as error:
-                self.note(f"no shared memory with rank {hello.source}: {error}")
-                link.close()
-                return
         if hello.channel == HOP_CHANNEL:
+            if rail == DOOR and isinstance(link, socket.socket):
+                try:
+                    link = MemoryStream.attach(link, hello.nonce)
+                except OSError as error:
+                    self.note(f"no shared memory with rank {hello.source}: {error}")
+                    link.close()
+                    return
             if hello.relay:
                 self.relays.begin(link, hello)
             else:
                 self._doors.hear(link, HOPPED)
             return
-        if isinstance(link, socket.socket):
+        lending = None
+        if rail == DOOR:
+            with suppress(OSError):  # the other side lends nothing
+                lending = Lending.attach(hello.nonce)
+        elif isinstance(link, socket.socket):
             # Where networks differ the route back need not be this rail's.
             near = rail >= 0 and self.rails[rail].shares_network(address_of(link))
             device = self.device_toward(hello.source, rail) if near else ""
@@ -184,7 +191,7 @@ class Group:
         own, remote = (rail, hello.rail) if direct and rail >= 0 else (NO_RAIL, NO_RAIL)
         assert self._dialing is not None
         slot = self._dialing.slot(hello.source, hello.channel, own, remote)
-        self.adopt(slot, link, hello.epoch)
+        self.adopt(slot, link, hello.epoch, lending)
 
     @property
     def met(self) -> Met:
@@ -238,11 +245,11 @@ class Group:
         if slot.via is not None:
             return (f"through rank {slot.via}",) * 2
         if slot.rail == NO_RAIL:
-            return "memory", "memory"
+            return "local", "local"
         remote = self.met.records[slot.peer].rails[slot.remote]
         return self.rails[slot.rail].name, remote.name
 
-    def adopt(self, slot: Slot, link: Link, epoch: int) -> None:
+    def adopt(self, slot: Slot, link: Link, epoch: int, lending: Lending | None = None) -> None:
         """A connection has proved itself: it is a channel now."""
         now = time.monotonic()
         peer = self.peers[slot.peer]
@@ -255,19 +262,26 @@ class Group:
         peer.cut_since = None
         slot.channel = channel
         watch_link(self.engine, link, partial(self._on_channel, channel))
-        if isinstance(link, socket.socket):
-            channel.pace = Pace(link, self.settings.unsent_bytes)
-        if isinstance(link, MemoryStream):
-            if self.settings.single_copy:
-                channel.lender = link
-                link.try_reading()
-            self._memory = [m for m in self._memory if m[0].open] + [(channel, link)]
+        self._fit(channel, link, lending)
         self._touched[peer.rank] = peer
         if slot.comeback.faults or slot.via is not None:
             self.tell(
                 f"rail {names[0]} to rank {peer.rank} ({names[1]}) is connected, "
                 + ("in use" if channel.up else f"on probation {slot.comeback.probation_s():g} s")
             )
+
+    def _fit(self, channel: Channel, link: Link, lending: Lending | None) -> None:
+        """What is particular to each kind of connection."""
+        if isinstance(link, MemoryStream):
+            self._memory = [m for m in self._memory if m[0].open] + [(channel, link)]
+        elif link.family == socket.AF_UNIX:
+            channel.ask_for_room = partial(self.engine.want_room, link.fileno(), True)
+            if lending is not None and self.settings.single_copy:
+                channel.lender = lending
+                self._lendings = [m for m in self._lendings if m[0].open] + [(channel, lending)]
+                lending.try_reading()
+        else:
+            channel.pace = Pace(link, self.settings.unsent_bytes)
 
     # The loop.
 
@@ -329,6 +343,8 @@ class Group:
     def _on_channel(self, channel: Channel, event: int) -> None:
         if event & select.EPOLLOUT and channel.blocked:
             channel.blocked = False
+            if channel.ask_for_room is not None:
+                self.engine.want_room(channel.stream.fileno(), False)
             self.touch(channel)
         if event & ~select.EPOLLOUT and not channel.readable:
             channel.readable = True
@@ -380,9 +396,9 @@ class Group:
                 self._judge(peer, now)
             peer.pump()
         self._doors.expire(now)
-        for channel, stream in self._memory:
-            if channel.open and channel.lender is not None:
-                stream.try_reading()
+        for channel, lending in self._lendings:
+            if channel.open:
+                lending.try_reading()
         self._active |= self.relays.tick(now)
         if self._dialing is not None and not self.closing:
             self._active |= self._dialing.attempt(now)

@@ -1,24 +1,17 @@
 """A byte stream between two processes of one host: two rings in shared memory, and a Unix socket.
 
-The side that connects makes the file, named after its HELLO's nonce; the side that accepts opens and
-unlinks it once the other has proved itself. Bytes go through the rings; a byte on the socket wakes a
-side that found its ring empty, or full, and said so; the end of the socket is the end of the stream.
-
-Where the kernel lets a process read the memory of another (process_vm_readv; same user, no Yama in the
-way), each side finds that out and says so; then large pieces don't go through the rings: the sender says
-where they are and the receiver copies them from there, once.
+A rank that goes out through a neighbour has one to it, so that the neighbour can pass bytes on straight
+from and to that memory. The side that connects makes the file, named after its HELLO's nonce; the side
+that accepts opens and unlinks it once the other has proved itself. A byte on the socket wakes a side
+that is about to sleep and said so; the end of the socket is the end of the stream.
 
 Layout: 64 bytes for each of two rings (bytes written so far, bytes read so far, reader waits, writer
-waits: 64-bit numbers in the machine's order, each written by one side); 64 bytes for each side, that of
-the side that connects first (process number, address of the nonce in its memory, whether the other side
-has read it there, whether loans are revoked); from 4096 on the data of the ring of the side that
-connects, then that of the other.
+waits: 64-bit numbers in the machine's order, each written by one side); from 4096 on the data of the
+ring of the side that connects, then that of the other.
 """
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import mmap
 import os
 import socket
@@ -31,14 +24,13 @@ from typing import Any
 import numpy as np
 
 _CONTROL_BYTES = 4096
+_WAKES = 256  # taken at a time
 _SMALL_BYTES = 16 << 10
 _WRITTEN, _READ, _READER_WAITS, _WRITER_WAITS = range(4)
-_WORDS = 8  # of a ring's control block, and of a side's
-_PID, _ADDRESS, _IS_READ, _REVOKED = range(4)
+_WORDS = 8  # of a ring's control block
 
-RING_BYTES = 2 << 20
-#: Toward a relay: what waits there cannot go another way any more.
-HOP_RING_BYTES = 256 << 10
+#: Small: what waits there cannot go another way any more.
+RING_BYTES = 256 << 10
 
 
 class SharedMemoryError(OSError):
@@ -57,6 +49,39 @@ def _path(nonce: bytes) -> Path:
 
 def _size(ring_bytes: int) -> int:
     return _CONTROL_BYTES + 2 * ring_bytes
+
+
+def make_file(nonce: bytes, size: int) -> mmap.mmap:
+    """Shared memory of a connection, for the side that connects. Raises OSError."""
+    fd = os.open(_path(nonce), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(fd, 0, size)
+        return mmap.mmap(fd, size)
+    except OSError:
+        discard(nonce)
+        raise
+    finally:
+        os.close(fd)
+
+
+def open_file(nonce: bytes) -> mmap.mmap:
+    """The same for the side that accepts; it has no name any more then. Raises OSError."""
+    fd = os.open(_path(nonce), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        discard(nonce)
+        size = os.fstat(fd).st_size
+        if not size:
+            raise SharedMemoryError("shared memory of 0 bytes")
+        return mmap.mmap(fd, size)
+    finally:
+        os.close(fd)
+
+
+def discard(nonce: bytes) -> None:
+    """Remove the file of a connection, if it is still there."""
+    if nonce:
+        with suppress(FileNotFoundError):
+            _path(nonce).unlink()
 
 
 class Ring:
@@ -129,28 +154,6 @@ def _copy(target: memoryview, source: memoryview) -> None:
         np.copyto(np.frombuffer(target, np.uint8), np.frombuffer(source, np.uint8))
 
 
-class _Piece(ctypes.Structure):
-    """`struct iovec`."""
-
-    _fields_ = (("base", ctypes.c_void_p), ("size", ctypes.c_size_t))
-
-
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _read_process(pid: int, address: int, into: memoryview) -> None:
-    """Copy from another process. Raises OSError, also when only a part could be read."""
-    array = np.frombuffer(into, np.uint8)
-    here = _Piece(array.ctypes.data, len(array))
-    there = _Piece(address, len(array))
-    count = _libc.process_vm_readv(
-        ctypes.c_int(pid), ctypes.byref(here), 1, ctypes.byref(there), 1, 0
-    )
-    if count != len(array):
-        code = ctypes.get_errno() if count < 0 else errno.EFAULT
-        raise OSError(code, f"cannot read the memory of process {pid}: {os.strerror(code)}")
-
-
 class MemoryStream:
     """A non-blocking stream like a socket's, over two rings. Closing it wakes the other side."""
 
@@ -159,7 +162,6 @@ class MemoryStream:
         sock: socket.socket,
         file: mmap.mmap,
         ring_bytes: int,
-        nonce: bytes,
         *,
         connects: bool,
     ) -> None:
@@ -169,45 +171,22 @@ class MemoryStream:
         rings = [Ring(self._area, number, ring_bytes) for number in range(2)]
         self.outgoing, self.incoming = rings if connects else rings[::-1]
         self._ended = False
-        words = self._area[:_CONTROL_BYTES].cast("Q")
-        sides = [words[(2 + n) * _WORDS : (3 + n) * _WORDS] for n in range(2)]
-        self._mine, self._theirs = sides if connects else sides[::-1]
-        self._nonce = np.frombuffer(nonce, np.uint8)
-        self._mine[_PID] = os.getpid()
-        self._mine[_ADDRESS] = self._nonce.ctypes.data
-        self._tried = False
 
     @classmethod
     def create(
         cls, sock: socket.socket, nonce: bytes, ring_bytes: int = RING_BYTES
     ) -> MemoryStream:
         """The side that connects, before its HELLO. Raises OSError, also when memory is short."""
-        path = _path(nonce)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            os.posix_fallocate(fd, 0, _size(ring_bytes))
-            file = mmap.mmap(fd, _size(ring_bytes))
-        except OSError:
-            discard(nonce)
-            raise
-        finally:
-            os.close(fd)
-        return cls(sock, file, ring_bytes, nonce, connects=True)
+        return cls(sock, make_file(nonce, _size(ring_bytes)), ring_bytes, connects=True)
 
     @classmethod
     def attach(cls, sock: socket.socket, nonce: bytes) -> MemoryStream:
         """The side that accepts, after the proof. Raises OSError."""
-        fd = os.open(_path(nonce), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            discard(nonce)
-            size = os.fstat(fd).st_size
-            ring_bytes = (size - _CONTROL_BYTES) // 2
-            if ring_bytes < 1 or size != _size(ring_bytes):
-                raise SharedMemoryError(f"shared memory of {size} bytes")
-            file = mmap.mmap(fd, size)
-        finally:
-            os.close(fd)
-        return cls(sock, file, ring_bytes, nonce, connects=False)
+        file = open_file(nonce)
+        ring_bytes = (len(file) - _CONTROL_BYTES) // 2
+        if ring_bytes < 1 or len(file) != _size(ring_bytes):
+            raise SharedMemoryError(f"shared memory of {len(file)} bytes")
+        return cls(sock, file, ring_bytes, connects=False)
 
     def fileno(self) -> int:
         """What becomes readable when the other side has done something."""
@@ -216,9 +195,10 @@ class MemoryStream:
     def drain(self) -> None:
         """Take the wake-up bytes; before looking at the rings."""
         try:
-            while not self._ended:
-                data = self._socket.recv(4096)
-                self._ended = not data
+            count = _WAKES
+            while not self._ended and count == _WAKES:  # a short read: there are no more
+                count = len(self._socket.recv(_WAKES))
+                self._ended = not count
         except BlockingIOError:
             pass
         except ConnectionError:  # it closed without having taken all wake-ups
@@ -312,33 +292,6 @@ class MemoryStream:
         """Write. Raises BlockingIOError."""
         return self.sendmsg([data])
 
-    # Without the rings.
-
-    def try_reading(self) -> None:
-        """Find out, once the other side is there, whether its memory can be read from here."""
-        if self._tried or not self._theirs[_ADDRESS]:
-            return
-        self._tried = True
-        found = bytearray(len(self._nonce))
-        with suppress(OSError, OverflowError):
-            _read_process(self._theirs[_PID], self._theirs[_ADDRESS], memoryview(found))
-            if found == self._nonce.tobytes():
-                self._theirs[_IS_READ] = 1
-
-    def lends(self) -> bool:
-        """Whether the other side can read this process's memory."""
-        return bool(self._mine[_IS_READ])
-
-    def borrow(self, address: int, into: memoryview) -> None:
-        """Copy from the other process's memory. Raises OSError, also when the loan was revoked."""
-        _read_process(self._theirs[_PID], address, into)
-        if self._theirs[_REVOKED]:
-            raise SharedMemoryError("the other side has given the group up")
-
-    def revoke(self) -> None:
-        """What was lent so far must not be used any more."""
-        self._mine[_REVOKED] = 1
-
     # For who passes bytes on without a copy of its own.
 
     def wait_for_bytes(self) -> memoryview:
@@ -378,14 +331,6 @@ class MemoryStream:
         self._socket.close()
         self.outgoing.release()
         self.incoming.release()
-        self._mine.release()
-        self._theirs.release()
         self._area.release()
         with suppress(BufferError):  # a caller still looks at a piece of it
             self._file.close()
-
-
-def discard(nonce: bytes) -> None:
-    """Remove the file of a connection, if it is still there."""
-    with suppress(FileNotFoundError):
-        _path(nonce).unlink()

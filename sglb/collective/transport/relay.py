@@ -21,7 +21,7 @@ from sglb.collective.transport.connections import (
 )
 from sglb.collective.transport.errors import WireError
 from sglb.collective.transport.handshake import Outgoing, group_id
-from sglb.collective.transport.memory import HOP_RING_BYTES, MemoryStream, discard
+from sglb.collective.transport.memory import MemoryStream, discard
 from sglb.collective.transport.wire import HOP_CHANNEL, VERSION, Hello
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class Relays:
         side = Outgoing(group.met.secret, hop_hello(group, target, 0))
         door = knock(group.met.records[target].door)
         try:
-            memory = MemoryStream.create(door, side.nonce, HOP_RING_BYTES)
+            memory = MemoryStream.create(door, side.nonce)
         except OSError:
             door.close()
             raise
@@ -184,8 +184,19 @@ class Relays:
             other.close()
             group.note(f"cannot pass on: {error}")
 
-        greeting = Greeting(group.engine, link, side, group.settings.handshake_s, done, failed)
+        local = bool(nonce)
+        greeting = Greeting(
+            group.engine,
+            link,
+            side,
+            group.settings.handshake_s,
+            done,
+            failed,
+            connected=local,
+        )
         self._greetings.add(greeting)
+        if local:
+            greeting.start()
 
     def _join(self, memory: MemoryStream, sock: socket.socket, rail: str) -> None:
         splice = Splice(self._group, memory, sock, rail)

@@ -39,7 +39,7 @@ class ChannelStats:
 class RailStats:
     """One local rail over all peers: bytes of all its connections so far, and faults on it.
 
-    Also `memory`, and `through rank N`, which have no address.
+    Also `local`, and `through rank N`, which have no address.
     """
 
     name: str

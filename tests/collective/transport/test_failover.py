@@ -13,7 +13,6 @@ from transport_kit import on_all, ranks, settings
 
 from sglb.collective.transport import PeerLostError, Transport
 from sglb.collective.transport.channel import Channel
-from sglb.collective.transport.memory import MemoryStream
 
 
 def channels(transport: Transport) -> list[Channel]:
@@ -25,8 +24,6 @@ def channels(transport: Transport) -> list[Channel]:
 def cut(channel: Channel) -> None:
     """As a reset that both sides notice."""
     stream = channel.stream
-    if isinstance(stream, MemoryStream):
-        stream = stream._socket
     assert isinstance(stream, socket.socket)
     with suppress(OSError):
         stream.shutdown(socket.SHUT_RDWR)

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 
-import numpy as np
 import pytest
 
 from sglb.collective.transport.memory import MemoryStream, SharedMemoryError, folder
@@ -77,31 +76,6 @@ def test_who_is_awake_is_not_woken(pair: Pair) -> None:
     assert not select.select([right], [], [], 0)[0]
     assert not right.arm(writing=False)  # there is something: no sleep
     assert right.recv(10) == b"a"
-
-
-def test_large_pieces_are_read_where_they_are(pair: Pair) -> None:
-    left, right = pair
-    assert not left.lends()
-    right.try_reading()
-    if not left.lends():
-        pytest.skip("this kernel does not let a process read another's memory")
-    data = np.frombuffer(random.Random(3).randbytes(100_000), np.uint8)
-    into = bytearray(len(data))
-    right.borrow(data.ctypes.data, memoryview(into))
-    assert into == data.tobytes()
-    with pytest.raises(OSError, match="cannot read the memory of process"):
-        right.borrow(16, memoryview(into))
-    left.revoke()
-    with pytest.raises(SharedMemoryError, match="given the group up"):
-        right.borrow(data.ctypes.data, memoryview(into))
-
-
-def test_memory_that_is_not_the_peers_is_not_read(pair: Pair) -> None:
-    left, right = pair
-    other = np.zeros(16, np.uint8)
-    left._mine[1] = other.ctypes.data  # as if its process number meant another process here
-    right.try_reading()
-    assert not left.lends()
 
 
 def test_the_end_comes_after_what_was_sent(pair: Pair) -> None:
