@@ -7,7 +7,7 @@ sent; all later ones are `CollectiveError`s on every rank.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -31,7 +31,7 @@ from sglb.collective import algorithms, monitored, sparse
 from sglb.collective.group import Body, Group
 from sglb.collective.operation import Call, call_of
 from sglb.collective.reduce import Operator, Reducer
-from sglb.collective.staging import Staged, all_back, overlap
+from sglb.collective.staging import Staged, all_back, cut, overlap
 from sglb.collective.transport import Settings
 from sglb.collective.work import CollectiveWork
 
@@ -150,7 +150,11 @@ class ReCCL(ProcessGroup):
         inputs = self._one_each(_only(input_tensors, "reduce_scatter"), "reduce_scatter")
         _alike([output, *inputs], "reduce_scatter")
         _same_size(output, inputs[self.rank()], "reduce_scatter")
-        return self._reduce_scatter("reduce_scatter", [(output, inputs)], opts)
+        operator = Operator.of((opts or ReduceScatterOptions()).reduceOp)
+        target = Staged(output, read=False, write=True, apart=overlap([output], inputs))
+        sources = [Staged(operator.scaled(one)) for one in inputs]
+        call = _call("reduce_scatter", inputs, operator.name)
+        return self._reduce_scatter(call, [(target, sources)], operator, [output], opts)
 
     def reduce_scatter_single(
         self,
@@ -159,8 +163,9 @@ class ReCCL(ProcessGroup):
         opts: ReduceScatterOptions | None = None,
     ) -> CollectiveWork:
         """`reduce_scatter` of equal parts of one tensor."""
-        pair = (output_tensor, self._parts(input_tensor, output_tensor, "reduce_scatter_tensor"))
-        return self._reduce_scatter("reduce_scatter_tensor", [pair], opts)
+        return self._reduce_scatter_parts(
+            "reduce_scatter_tensor", [output_tensor], [input_tensor], opts
+        )
 
     def reduce_scatter_single_coalesced(
         self,
@@ -170,38 +175,41 @@ class ReCCL(ProcessGroup):
     ) -> CollectiveWork:
         """Several `reduce_scatter_single`, as one operation."""
         kind = "reduce_scatter_tensor_coalesced"
-        pairs = [
-            (output, self._parts(whole, output, kind))
-            for output, whole in zip(output_tensors, input_tensors, strict=True)
-        ]
-        return self._reduce_scatter(kind, pairs, opts)
+        return self._reduce_scatter_parts(kind, output_tensors, input_tensors, opts)
 
     _reduce_scatter_base = reduce_scatter_single
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
+    def _reduce_scatter_parts(
+        self, kind: str, outputs: Tensors, inputs: Tensors, opts: ReduceScatterOptions | None
+    ) -> CollectiveWork:
+        operator = Operator.of((opts or ReduceScatterOptions()).reduceOp)
+        jobs = []
+        for output, whole in zip(outputs, inputs, strict=True):
+            self._check_parts(whole, output, kind)
+            target = Staged(output, read=False, write=True, apart=overlap([output], [whole]))
+            jobs.append((target, [Staged(operator.scaled(whole))]))
+        call = _call(kind, inputs, operator.name)
+        return self._reduce_scatter(call, jobs, operator, outputs, opts)
+
     def _reduce_scatter(
         self,
-        kind: str,
-        pairs: list[tuple[torch.Tensor, Tensors]],
+        call: Call,
+        jobs: list[tuple[Staged, list[Staged]]],
+        operator: Operator,
+        outputs: Tensors,
         opts: ReduceScatterOptions | None,
     ) -> CollectiveWork:
-        opts = opts or ReduceScatterOptions()
-        operator = Operator.of(opts.reduceOp)
-        jobs = []
-        for output, inputs in pairs:
-            shared = any(overlap(output, one) for one in inputs)
-            target = Staged(output, read=False, write=True, apart=shared)
-            sources = [Staged(operator.scaled(one)) for one in inputs]
-            jobs.append((target, sources, Reducer(operator, output.dtype, self.size())))
+        """Sources are one tensor for each rank, or one with equal parts for all."""
+        reducers = [Reducer(operator, output.dtype, self.size()) for output in outputs]
 
         def body(x: algorithms.Exchange) -> None:
-            for target, sources, reducer in jobs:
-                views = [source.view for source in sources]
+            for (target, sources), reducer in zip(jobs, reducers, strict=True):
+                views = _views(sources, x.size)
                 algorithms.reduce_scatter(x, views, target.view, reducer)
                 target.back()
 
-        call = _call(kind, [one for _, inputs in pairs for one in inputs], operator.name)
-        return self._start(call, body, [output for output, _ in pairs], opts)
+        return self._start(call, body, outputs, opts or ReduceScatterOptions())
 
     # Copies.
 
@@ -230,7 +238,7 @@ class ReCCL(ProcessGroup):
         own = _only(input_tensors, "all_gather")
         _alike([own, *outputs], "all_gather")
         _same_size(own, outputs[self.rank()], "all_gather")
-        return self._all_gather("all_gather", [(outputs, own)], opts)
+        return self._all_gather("all_gather", [(outputs, own)], outputs, opts)
 
     def all_gather_single(
         self,
@@ -239,8 +247,9 @@ class ReCCL(ProcessGroup):
         opts: AllgatherOptions | None = None,
     ) -> CollectiveWork:
         """`allgather` into equal parts of one tensor."""
-        parts = self._parts(output_tensor, input_tensor, "all_gather_into_tensor")
-        return self._all_gather("all_gather_into_tensor", [(parts, input_tensor)], opts)
+        kind = "all_gather_into_tensor"
+        self._check_parts(output_tensor, input_tensor, kind)
+        return self._all_gather(kind, [([output_tensor], input_tensor)], [output_tensor], opts)
 
     def allgather_coalesced(
         self,
@@ -254,8 +263,9 @@ class ReCCL(ProcessGroup):
         jobs = []
         for own, *outputs in zip(input_tensors, *lists, strict=True):
             _alike([own, *outputs], kind)
+            _same_size(own, outputs[self.rank()], kind)
             jobs.append((outputs, own))
-        return self._all_gather(kind, jobs, opts)
+        return self._all_gather(kind, jobs, [one for row in lists for one in row], opts)
 
     def all_gather_single_coalesced(
         self,
@@ -265,11 +275,11 @@ class ReCCL(ProcessGroup):
     ) -> CollectiveWork:
         """Several `all_gather_single`, as one operation."""
         kind = "all_gather_into_tensor_coalesced"
-        jobs = [
-            (self._parts(whole, own, kind), own)
-            for whole, own in zip(output_tensors, input_tensors, strict=True)
-        ]
-        return self._all_gather(kind, jobs, opts)
+        jobs = []
+        for whole, own in zip(output_tensors, input_tensors, strict=True):
+            self._check_parts(whole, own, kind)
+            jobs.append(([whole], own))
+        return self._all_gather(kind, jobs, output_tensors, opts)
 
     _allgather_base = all_gather_single
     allgather_into_tensor_coalesced = all_gather_single_coalesced
@@ -278,26 +288,32 @@ class ReCCL(ProcessGroup):
         self,
         kind: str,
         jobs: list[tuple[Tensors, torch.Tensor]],
+        outputs: Tensors,
         opts: AllgatherOptions | None,
     ) -> CollectiveWork:
-        opts = opts or AllgatherOptions()
-        staged = []
-        for outputs, own in jobs:
-            targets = [Staged(output, read=False, write=True) for output in outputs]
-            mine = outputs[self.rank()]
-            if own.is_contiguous() and own.data_ptr() == mine.data_ptr():
-                staged.append((targets, targets[self.rank()]))
-            else:
-                shared = any(overlap(own, output) for output in outputs)
-                staged.append((targets, Staged(own, apart=shared)))
+        """Outputs of a job are one tensor for each rank, or one with equal parts for all."""
+        staged = [
+            (
+                [Staged(output, read=False, write=True) for output in into],
+                Staged(own, apart=overlap([own], into) and not self._in_place(own, into)),
+            )
+            for into, own in jobs
+        ]
 
         def body(x: algorithms.Exchange) -> None:
             for targets, source in staged:
-                algorithms.all_gather(x, source.view, [target.view for target in targets])
+                algorithms.all_gather(x, source.view, _views(targets, x.size))
                 all_back(targets)
 
-        outputs = [output for job in jobs for output in job[0]]
-        return self._start(_call(kind, outputs), body, outputs, opts)
+        return self._start(_call(kind, outputs), body, outputs, opts or AllgatherOptions())
+
+    def _in_place(self, own: torch.Tensor, into: Tensors) -> bool:
+        """Whether a rank's own part of the outputs is what it sends."""
+        if not own.is_contiguous() or not all(one.is_contiguous() for one in into):
+            return False
+        if len(into) == self.size():
+            return own.data_ptr() == into[self.rank()].data_ptr()
+        return own.data_ptr() == into[0].data_ptr() + self.rank() * own.numel() * own.itemsize
 
     def gather(
         self,
@@ -361,7 +377,18 @@ class ReCCL(ProcessGroup):
         outputs = self._one_each(output_tensors, "all_to_all")
         inputs = self._one_each(input_tensors, "all_to_all")
         _alike([*outputs, *inputs], "all_to_all")
-        return self._all_to_all("all_to_all", outputs, inputs, output_tensors, opts)
+        _same_size(outputs[self.rank()], inputs[self.rank()], "all_to_all")
+        shared = overlap(outputs, inputs)
+        sources = [Staged(one, apart=shared) for one in inputs]
+        targets = [Staged(output, read=False, write=True) for output in outputs]
+
+        def body(x: algorithms.Exchange) -> None:
+            algorithms.pairwise.all_to_all(x, _views(sources, x.size), _views(targets, x.size))
+            all_back(targets)
+
+        # Sizes may differ between pairs; the transport compares those of each message.
+        call = call_of("all_to_all", outputs[0].dtype, ())
+        return self._start(call, body, output_tensors, opts or AllToAllOptions())
 
     def all_to_all_single(
         self,
@@ -374,39 +401,21 @@ class ReCCL(ProcessGroup):
         """`alltoall` of parts along the first dimension; equal ones where no sizes are given."""
         kind = "all_to_all_single"
         _alike([output_tensor, input_tensor], kind)
-        target = _plain(output_tensor)
-        outputs = self._split(target, output_split_sizes, kind)
-        inputs = self._split(input_tensor.detach().contiguous(), input_split_sizes, kind)
-        after = None if target is output_tensor else lambda: output_tensor.detach().copy_(target)
-        return self._all_to_all(kind, outputs, inputs, [output_tensor], opts, after)
-
-    alltoall_base = all_to_all_single
-
-    def _all_to_all(
-        self,
-        kind: str,
-        outputs: Tensors,
-        inputs: Tensors,
-        result: Tensors,
-        opts: AllToAllOptions | None,
-        after: Callable[[], object] | None = None,
-    ) -> CollectiveWork:
-        opts = opts or AllToAllOptions()
-        _same_size(outputs[self.rank()], inputs[self.rank()], kind)
-        shared = any(overlap(output, one) for output in outputs for one in inputs)
-        sources = [Staged(one, apart=shared) for one in inputs]
-        targets = [Staged(output, read=False, write=True) for output in outputs]
+        into = self._part_bytes(output_tensor, output_split_sizes, kind)
+        parts = self._part_bytes(input_tensor, input_split_sizes, kind)
+        if into[self.rank()] != parts[self.rank()]:
+            raise ValueError(f"{kind}: this rank's own parts have different sizes")
+        source = Staged(input_tensor, apart=overlap([output_tensor], [input_tensor]))
+        target = Staged(output_tensor, read=False, write=True)
 
         def body(x: algorithms.Exchange) -> None:
-            algorithms.pairwise.all_to_all(
-                x, [source.view for source in sources], [target.view for target in targets]
-            )
-            all_back(targets)
-            if after is not None:
-                after()
+            algorithms.pairwise.all_to_all(x, cut(source.view, parts), cut(target.view, into))
+            target.back()
 
-        # Sizes may differ between pairs; the transport compares those of each message.
-        return self._start(call_of(kind, outputs[0].dtype, ()), body, result, opts)
+        call = call_of(kind, output_tensor.dtype, ())
+        return self._start(call, body, [output_tensor], opts or AllToAllOptions())
+
+    alltoall_base = all_to_all_single
 
     # Messages.
 
@@ -510,18 +519,18 @@ class ReCCL(ProcessGroup):
             )
         return list(items)
 
-    def _parts(self, whole: torch.Tensor, part: torch.Tensor, kind: str) -> Tensors:
+    def _check_parts(self, whole: torch.Tensor, part: torch.Tensor, kind: str) -> None:
         _alike([whole, part], kind)
         if whole.numel() != part.numel() * self.size():
             raise ValueError(
                 f"{kind}: a tensor of {whole.numel()} elements is not {self.size()} times one of "
                 f"{part.numel()}"
             )
-        if not whole.is_contiguous():
-            raise ValueError(f"{kind}: the larger tensor must be contiguous")
-        return list(whole.detach().view(-1).chunk(self.size())) or [part] * self.size()
 
-    def _split(self, tensor: torch.Tensor, sizes: Sequence[int] | None, kind: str) -> Tensors:
+    def _part_bytes(
+        self, tensor: torch.Tensor, sizes: Sequence[int] | None, kind: str
+    ) -> list[int]:
+        """Bytes of each rank's part along the first dimension."""
         rows = tensor.shape[0] if tensor.dim() else 1
         if not sizes:
             if rows % self.size():
@@ -530,7 +539,8 @@ class ReCCL(ProcessGroup):
         self._one_each(sizes, f"{kind} split sizes")
         if sum(sizes) != rows or min(sizes) < 0:
             raise ValueError(f"{kind}: split sizes {list(sizes)} do not add up to {rows} rows")
-        return list(torch.split(tensor, list(sizes)))
+        row_bytes = tensor.numel() // rows * tensor.itemsize if rows else 0
+        return [size * row_bytes for size in sizes]
 
 
 def create(
@@ -578,9 +588,11 @@ def _all_same(tensors: Sequence[torch.Tensor], kind: str) -> None:
         _same_size(tensors[0], tensor, kind)
 
 
-def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, or a contiguous one like it."""
-    return tensor if tensor.is_contiguous() else torch.empty(tensor.shape, dtype=tensor.dtype)
+def _views(staged: Sequence[Staged], ranks: int) -> list[memoryview]:
+    """A part for each rank: a tensor each, or equal parts of one."""
+    if len(staged) == ranks:
+        return [one.view for one in staged]
+    return cut(staged[0].view, [len(staged[0].view) // ranks] * ranks)
 
 
 def _call(kind: str, tensors: Sequence[torch.Tensor], detail: str = "") -> Call:

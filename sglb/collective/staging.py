@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 import torch
 
@@ -75,14 +76,23 @@ def bytes_of(tensor: torch.Tensor) -> memoryview:
     return view
 
 
-def overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Whether two contiguous tensors share bytes."""
-    a, b = first.data_ptr(), second.data_ptr()
-    return (
-        first.device == second.device
-        and a < b + second.numel() * second.itemsize
-        and b < a + first.numel() * first.itemsize
-    )
+def cut(view: memoryview, sizes: Sequence[int]) -> list[memoryview]:
+    """Neighbouring parts of these sizes in bytes."""
+    bounds = list(accumulate(sizes, initial=0))
+    return [view[lo:hi] for lo, hi in pairwise(bounds)]
+
+
+def overlap(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> bool:
+    """Whether a contiguous tensor of one list may share bytes with one of the other."""
+    ours, theirs = ([_span(one) for one in tensors] for tensors in (first, second))
+    if min(ours)[0] >= max(end for _, end in theirs) or min(theirs)[0] >= max(e for _, e in ours):
+        return False
+    return any(a < d and c < b for a, b in ours for c, d in theirs)
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    begin = tensor.data_ptr()
+    return begin, begin + tensor.numel() * tensor.itemsize
 
 
 def all_back(staged: Sequence[Staged]) -> None:

@@ -26,7 +26,7 @@ DIRECT_RANKS = (
 )
 SMALL_BYTES = 16 << 10  #: below, hops cost more than bytes
 #: Two ranks send as much in one hop as in two, more ranks more: so many bytes, halved for each rank.
-AT_ONCE_BYTES = 1 << 20
+AT_ONCE_BYTES = 4 << 20
 _SMALLEST_PIECE = 256 << 10
 _LARGEST_PIECE = 2 << 20
 
@@ -34,7 +34,7 @@ _LARGEST_PIECE = 2 << 20
 def _piece_bytes(segment_bytes: int) -> int:
     """Small enough to overlap transfer and addition, large enough to spare messages; a power of two."""
     piece = _SMALLEST_PIECE
-    while piece < _LARGEST_PIECE and piece * 8 <= segment_bytes:
+    while piece < _LARGEST_PIECE and piece * 4 <= segment_bytes:
         piece *= 2
     return piece
 
@@ -95,10 +95,10 @@ def reduce_scatter(
     if x.size == 1:
         out[:] = inputs[0]
         reducer.finish(out)
-    elif x.size <= DIRECT_RANKS:
-        sent = direct.reduce_scatter(x, inputs, out, reducer, _piece_bytes(len(out)))
-        for messages in sent.values():
-            for message in messages:
-                x.wait(message)
+        return
+    # Sizes may differ between ranks, but all of them know all.
+    piece_bytes = _piece_bytes(max(map(len, inputs)))
+    if x.size <= DIRECT_RANKS:
+        direct.reduce_scatter(x, inputs, out, reducer, piece_bytes)
     else:
-        ring.reduce_scatter(x, inputs, out, reducer, _piece_bytes(len(out)))
+        ring.reduce_scatter(x, inputs, out, reducer, piece_bytes)

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from sglb.collective.algorithms.exchange import Exchange, Pending, Reducer, others
 from sglb.collective.algorithms.pieces import pieces, segments
 
-_WINDOW = 3  #: pieces a peer may have under way to scratch memory while one is being added
+_COPIED_BYTES = 64 << 10  #: up to here a copy costs less than to wait until a message has been read
+_SENT_AHEAD = 2  #: pieces that are on their way to each peer while one is being added
+_RECEIVED_AHEAD = 3  #: more: what comes before its receive is posted is copied once more
 
 
 def fold(parts: list[memoryview], out: memoryview, reducer: Reducer, *, own: int | None) -> None:
@@ -31,15 +33,74 @@ def all_reduce_at_once(x: Exchange, data: memoryview, reducer: Reducer) -> None:
     """Every rank sends all it has to every other and adds up for itself: one hop, for small `data`."""
     parts = [data] * x.size
     arrivals = []
-    mine = x.private(data)
-    for peer in others(x):
-        x.send(peer, mine)
     for peer in others(x):
         parts[peer] = x.scratch(len(data))
         arrivals.append(x.recv(peer, parts[peer]))
+    copied = len(data) <= _COPIED_BYTES
+    mine = x.private(data) if copied else data
+    sent = [x.send(peer, mine) for peer in others(x)]
     for arrival in arrivals:
         x.wait(arrival)
+    for message in () if copied else sent:
+        x.wait(message)  # then `data` may become the result
     fold(parts, data, reducer, own=x.rank)
+
+
+class _Inflow:
+    """Pieces of a rank's own segment from all others, into scratch memory that is used in turns."""
+
+    def __init__(self, x: Exchange, results: list[memoryview]) -> None:
+        self._x = x
+        self._results = results
+        slot_bytes = max(map(len, results), default=0)
+        self._slots = {
+            peer: [x.scratch(slot_bytes) for _ in results[:_RECEIVED_AHEAD]] for peer in others(x)
+        }
+        self._arrivals: dict[int, deque[Pending]] = {peer: deque() for peer in self._slots}
+        for index in range(_RECEIVED_AHEAD):
+            self.expect(index)
+
+    def expect(self, index: int) -> None:
+        """Posts the receives of a piece, if there is one, in place of `_RECEIVED_AHEAD` before it."""
+        if index < len(self._results):
+            for peer, slots in self._slots.items():
+                into = slots[index % _RECEIVED_AHEAD][: len(self._results[index])]
+                self._arrivals[peer].append(self._x.recv(peer, into))
+
+    def take(self, index: int) -> dict[int, memoryview]:
+        """The pieces of the other ranks, once they are here."""
+        found = {}
+        for peer, slots in self._slots.items():
+            self._x.wait(self._arrivals[peer].popleft())
+            found[peer] = slots[index % _RECEIVED_AHEAD][: len(self._results[index])]
+        return found
+
+
+class _Outflow:
+    """Pieces of the other ranks' segments on their way to them, a few at a time."""
+
+    def __init__(self, x: Exchange, parts: list[memoryview], piece_bytes: int) -> None:
+        self._x = x
+        self._cuts = {peer: pieces(parts[peer], piece_bytes) for peer in others(x)}
+        self._sent: dict[int, list[Pending]] = {peer: [] for peer in self._cuts}
+        self.rounds = max(map(len, self._cuts.values()), default=0)
+        for index in range(_SENT_AHEAD):
+            self.send(index)
+
+    def send(self, index: int) -> None:
+        """Sends piece `index` to every peer that has so many."""
+        for peer, cut in self._cuts.items():
+            if index < len(cut):
+                self._sent[peer].append(self._x.send(peer, cut[index]))
+
+    def arrived(self, index: int) -> dict[int, memoryview]:
+        """Piece `index` of each peer that has so many, once the peer has it: free for other use."""
+        found = {}
+        for peer, cut in self._cuts.items():
+            if index < len(cut):
+                self._x.wait(self._sent[peer][index])
+                found[peer] = cut[index]
+        return found
 
 
 def reduce_scatter(
@@ -48,42 +109,29 @@ def reduce_scatter(
     out: memoryview,
     reducer: Reducer,
     piece_bytes: int,
-    finished: Callable[[int, memoryview], None] = lambda _index, _piece: None,
-) -> dict[int, list[Pending]]:
-    """`out` becomes the reduction of all ranks' `inputs[rank]`; it is separate from them or one of them.
+    finished: Callable[[memoryview], None] = lambda _piece: None,
+    arrived: Callable[[dict[int, memoryview]], None] = lambda _pieces: None,
+) -> None:
+    """`out` becomes the reduction of all ranks' `inputs[rank]`; it is separate, or one of them.
 
-    Adds a piece while later ones arrive, and calls `finished(index, piece)` for each. Returns what was
-    sent, by peer and piece, for the caller to wait for.
+    Adds a piece while later ones are under way. Calls `arrived` with pieces of `inputs`, by peer, that
+    their peers have got, then `finished` with a piece of `out`, round by round.
     """
-    sent = {
-        peer: [x.send(peer, p) for p in pieces(inputs[peer], piece_bytes)] for peer in others(x)
-    }
-    mine = pieces(inputs[x.rank], piece_bytes)
-    results = pieces(out, piece_bytes)
+    mine, results = pieces(inputs[x.rank], piece_bytes), pieces(out, piece_bytes)
     in_place = x.rank if out is inputs[x.rank] else None
-    slots = {
-        peer: [x.scratch(min(piece_bytes, len(out))) for _ in results[:_WINDOW]]
-        for peer in others(x)
-    }
-    arrivals: dict[int, deque[Pending]] = {peer: deque() for peer in slots}
-
-    def expect(index: int) -> None:
-        for peer, ring in slots.items():
-            into = ring[index % _WINDOW][: len(results[index])]
-            arrivals[peer].append(x.recv(peer, into))
-
-    for index in range(min(_WINDOW, len(results))):
-        expect(index)
-    for index, result in enumerate(results):
-        parts = [mine[index]] * x.size
-        for peer, ring in slots.items():
-            x.wait(arrivals[peer].popleft())
-            parts[peer] = ring[index % _WINDOW][: len(result)]
-        fold(parts, result, reducer, own=in_place)
-        if index + _WINDOW < len(results):
-            expect(index + _WINDOW)
-        finished(index, result)
-    return sent
+    inflow = _Inflow(x, results)
+    outflow = _Outflow(x, inputs, piece_bytes)
+    for index in range(max(len(results), outflow.rounds)):
+        if index < len(results):
+            parts = [mine[index]] * x.size
+            for peer, piece in inflow.take(index).items():
+                parts[peer] = piece
+            fold(parts, results[index], reducer, own=in_place)
+            inflow.expect(index + _RECEIVED_AHEAD)
+        outflow.send(index + _SENT_AHEAD)
+        arrived(outflow.arrived(index))
+        if index < len(results):
+            finished(results[index])
 
 
 def all_reduce(x: Exchange, data: memoryview, reducer: Reducer, piece_bytes: int) -> None:
@@ -91,17 +139,13 @@ def all_reduce(x: Exchange, data: memoryview, reducer: Reducer, piece_bytes: int
     parts = segments(data, x.size, reducer.itemsize)
     whole: list[Pending] = []
 
-    def distribute(_index: int, piece: memoryview) -> None:
+    def receive(free: dict[int, memoryview]) -> None:
+        whole.extend(x.recv(peer, piece, part=1) for peer, piece in free.items())
+
+    def distribute(piece: memoryview) -> None:
         whole.extend(x.send(peer, piece, part=1) for peer in others(x))
 
-    sent = reduce_scatter(x, parts, parts[x.rank], reducer, piece_bytes, distribute)
-    # What a peer reduced lands where its share came from, so not before that has left for good.
-    cuts = {peer: pieces(parts[peer], piece_bytes) for peer in others(x)}
-    for index in range(max((len(cut) for cut in cuts.values()), default=0)):
-        for peer, cut in cuts.items():
-            if index < len(cut):
-                x.wait(sent[peer][index])
-                whole.append(x.recv(peer, cut[index], part=1))
+    reduce_scatter(x, parts, parts[x.rank], reducer, piece_bytes, distribute, receive)
     for pending in whole:
         x.wait(pending)
 
@@ -141,27 +185,18 @@ def reduce_in_segments(
 ) -> None:
     """Reduces a segment on each rank and sends it to `root`; `data` stays as it was elsewhere."""
     parts = segments(data, x.size, reducer.itemsize)
-    targets = (
-        segments(out, x.size, reducer.itemsize) if out is not None and out is not data else parts
-    )
     waiting: list[Pending] = []
-    if out is not None:
-        mine = targets[x.rank]
-        sent = reduce_scatter(x, parts, mine, reducer, piece_bytes)
-        for peer in others(x):
-            for index, piece in enumerate(pieces(targets[peer], piece_bytes)):
-                x.wait(sent[peer][index])
-                waiting.append(x.recv(peer, piece, part=1))
-    else:
+    if out is None:
         mine = x.scratch(len(parts[x.rank]))
-        sent = reduce_scatter(
-            x,
-            parts,
-            mine,
-            reducer,
-            piece_bytes,
-            lambda _index, piece: waiting.append(x.send(root, piece, part=1)),
-        )
-        waiting += [message for messages in sent.values() for message in messages]
+
+        def pass_on(piece: memoryview) -> None:
+            waiting.append(x.send(root, piece, part=1))
+
+        reduce_scatter(x, parts, mine, reducer, piece_bytes, pass_on)
+    else:
+        targets = parts if out is data else segments(out, x.size, reducer.itemsize)
+        reduce_scatter(x, parts, targets[x.rank], reducer, piece_bytes)
+        for peer in others(x):
+            waiting += [x.recv(peer, p, part=1) for p in pieces(targets[peer], piece_bytes)]
     for message in waiting:
         x.wait(message)

@@ -131,7 +131,7 @@ def test_all_gather_of_blocks_of_different_sizes(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("items", [1, 7001])
+@pytest.mark.parametrize("items", [1, 7001, 33_000])
 def test_reduce_scatter_leaves_inputs_as_they_were(size: int, items: int) -> None:
     inputs = [_data(size, items + 17 * rank) for rank in range(size)]  # inputs[target][source]
     before = [[one.copy() for one in row] for row in inputs]
