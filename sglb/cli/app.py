@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,19 +12,18 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from sglb.cli import files
+from sglb.cli.arguments import Define, Include
 from sglb.cli.collective import collective_app
 from sglb.cli.entry import Interrupted, raise_on_signals
 from sglb.cli.errors import INCOMPLETE, UserError, tell
 from sglb.cli.progress import RunProgress
 from sglb.cli.savings import savings_command
-from sglb.cli.serving import check_address, parse_ports, serve_switch
+from sglb.cli.serving import switch_command
 from sglb.cli.table import FILE_WIDTH, show
 from sglb.fabric.packet_trace import TraceRequest
 from sglb.fabric.report import RunReport
 from sglb.fabric.run import RunInterrupted, run, versions
 from sglb.p4.print_ir import print_ir
-from sglb.switch.config import SwitchConfig
-from sglb.switch.live import ServeOptions
 
 
 class _Commands(TyperGroup):
@@ -77,16 +75,6 @@ def options(
     ] = False,
 ) -> None:
     """Options that stand before a command."""
-
-
-Include = Annotated[
-    list[Path] | None,
-    typer.Option("--include", "-I", metavar="DIR", help="Look here for #include; repeatable."),
-]
-Define = Annotated[
-    list[str] | None,
-    typer.Option("--define", "-D", metavar="NAME[=VALUE]", help="Define a macro; repeatable."),
-]
 
 
 @app.command("run", no_args_is_help=True)
@@ -245,66 +233,7 @@ def check_command(
         raise typer.Exit(failed)
 
 
-@app.command("switch")
-def switch_command(
-    program: Annotated[
-        Path | None,
-        typer.Argument(metavar="[PROGRAM.p4]", help="Without one, a controller loads it."),
-    ] = None,
-    grpc: Annotated[
-        str, typer.Option("--grpc", metavar="HOST:PORT", help="P4Runtime here; port 0 picks one.")
-    ] = "127.0.0.1:9559",
-    pcap_dir: Annotated[
-        Path | None,
-        typer.Option(
-            "--pcap-dir",
-            metavar="DIR",
-            help="Port N reads DIR/N.pcap (a file or a named pipe) and writes DIR/N_out.pcap.",
-        ),
-    ] = None,
-    ports: Annotated[
-        str,
-        typer.Option("--ports", metavar="N", help="Ports 1 to N, or a list such as 0,2-5."),
-    ] = "",
-    device_id: Annotated[int, typer.Option("--device-id", min=1, metavar="N")] = 1,
-    cpu_port: Annotated[int, typer.Option("--cpu-port", min=0, max=511, metavar="N")] = 510,
-    speed: Annotated[
-        float,
-        typer.Option(
-            "--speed", min=0, metavar="X", help="Replay input X times as fast; 0: at once."
-        ),
-    ] = 1.0,
-    input_delay_s: Annotated[
-        float,
-        typer.Option("--input-delay", min=0, metavar="S", help="Hold input back for S seconds."),
-    ] = 0.0,
-    exit_when_done: Annotated[
-        bool, typer.Option("--exit-when-done", help="End when all input files are used up.")
-    ] = False,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="Seed of the program's random numbers.")
-    ] = 0,
-    include: Include = None,
-    define: Define = None,
-) -> None:
-    """Run one switch in real time, served by P4Runtime, with capture files as ports."""
-    check_address(grpc)
-    options = ServeOptions(
-        grpc=grpc,
-        pcap_dir=pcap_dir,
-        ports=parse_ports(ports),
-        speed=speed,
-        input_delay_s=input_delay_s,
-        exit_when_done=exit_when_done,
-        seed=seed,
-        device_id=device_id,
-        switch=replace(SwitchConfig(), cpu_port=cpu_port),
-    )
-    if exit_when_done and pcap_dir is None:
-        raise UserError("--exit-when-done needs --pcap-dir: there is no input to be used up")
-    serve_switch(None if program is None else files.program(program, include, define), options)
-
-
+app.command("switch")(switch_command)
 app.command("savings")(savings_command)
 app.add_typer(collective_app)
 

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 
+from sglb.cli import files
+from sglb.cli.arguments import Define, Include
 from sglb.cli.errors import UserError
 from sglb.p4.compiler import CompiledProgram
+from sglb.switch.config import SwitchConfig
 from sglb.switch.live import LiveSwitch, ServeOptions, serve
+from sglb.switch.wire.port import InterfacePort
 
 _RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?\Z")
 _MAX_PORT = 511
 _ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.%]+\]|[^\s:\[\]]+):([0-9]{1,5})\Z")
+_PORT = re.compile(r"([0-9]{1,3})[:@]([^\s/]{1,15})\Z")
+_RATE = re.compile(r"(?:([0-9]{1,3})[:@])?([0-9]+(?:\.[0-9]+)?)([KMGT]?)\Z", re.IGNORECASE)
+_UNITS: Final = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+class LogLevel(StrEnum):
+    """What is worth a line on standard error."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 def parse_ports(text: str) -> tuple[int, ...]:
@@ -35,11 +57,183 @@ def parse_ports(text: str) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
+def parse_interfaces(ports: Sequence[str], rates: Sequence[str]) -> tuple[InterfacePort, ...]:
+    """Ports of `1:veth0` and their rates of `1:10G`, or `10G` for all. Raises `UserError`."""
+    given, default = _parse_rates(rates)
+    found: list[InterfacePort] = []
+    for text in ports:
+        match = _PORT.match(text)
+        if match is None or int(match[1]) > _MAX_PORT:
+            raise UserError(f"--port {text}: write NUMBER:INTERFACE such as 1:veth0")
+        number = int(match[1])
+        if any(number == port.number for port in found):
+            raise UserError(f"--port {text}: port {number} is given twice")
+        found.append(InterfacePort(number, match[2], given.pop(number, default)))
+    if given:
+        raise UserError(f"--rate {min(given)}:...: there is no --port {min(given)}:INTERFACE")
+    if rates and not ports:
+        raise UserError("--rate needs --port: only interfaces are shaped")
+    return tuple(found)
+
+
+def _parse_rates(rates: Sequence[str]) -> tuple[dict[int, int], int | None]:
+    """Rates in bit/s by port, and that of all others."""
+    given: dict[int, int] = {}
+    default = None
+    for text in rates:
+        match = _RATE.match(text)
+        rate = round(float(match[2]) * _UNITS[match[3].upper()]) if match else 0
+        if match is None or not 1 <= rate <= 10**14:
+            raise UserError(
+                f"--rate {text}: write bit/s such as 1:10G, or 10G for all ports (up to 100T)"
+            )
+        if match[1] is None:
+            default = rate
+        else:
+            given[int(match[1])] = rate
+    return given, default
+
+
 def check_address(text: str) -> None:
     """Raises `UserError` unless the text is HOST:PORT; gRPC itself takes port 99999 for another."""
     match = _ADDRESS.match(text)
     if match is None or int(match[1]) > 65_535:
         raise UserError(f"--grpc {text}: write HOST:PORT with a port up to 65535, 0 for any")
+
+
+def switch_command(
+    program: Annotated[
+        Path | None,
+        typer.Argument(metavar="[PROGRAM.p4]", help="Without one, a controller loads it."),
+    ] = None,
+    port: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--port",
+            metavar="N:INTERFACE",
+            help="Port N is this Linux interface (needs CAP_NET_RAW); repeatable.",
+        ),
+    ] = None,
+    rate: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rate",
+            metavar="[N:]RATE",
+            help="Shape port N, or all, to bit/s such as 10G; repeatable. [as fast as it takes]",
+        ),
+    ] = None,
+    grpc: Annotated[
+        str,
+        typer.Option(
+            "--grpc", metavar="HOST:PORT", help="P4Runtime and gNMI here; port 0 picks one."
+        ),
+    ] = "127.0.0.1:9559",
+    capture: Annotated[
+        Path | None,
+        typer.Option(
+            "--pcap",
+            metavar="DIR",
+            help="With --port: write what port N gets and sends to N_in.pcap and N_out.pcap.",
+        ),
+    ] = None,
+    queue_bytes: Annotated[
+        int, typer.Option("--queue-bytes", min=1, metavar="N", help="Limit of each queue.")
+    ] = SwitchConfig().queue_limit_bytes,
+    port_events: Annotated[
+        bool,
+        typer.Option(
+            "--port-events", help="Tell the program of ports that go down or up, by a packet."
+        ),
+    ] = False,
+    pcap_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--pcap-dir",
+            metavar="DIR",
+            help="In place of interfaces: port N reads DIR/N.pcap (a file or a named pipe) and "
+            "writes DIR/N_out.pcap.",
+        ),
+    ] = None,
+    ports: Annotated[
+        str,
+        typer.Option("--ports", metavar="N", help="Ports 1 to N, or a list such as 0,2-5."),
+    ] = "",
+    device_id: Annotated[int, typer.Option("--device-id", min=1, metavar="N")] = 1,
+    cpu_port: Annotated[int, typer.Option("--cpu-port", min=0, max=511, metavar="N")] = 510,
+    speed: Annotated[
+        float,
+        typer.Option(
+            "--speed", min=0, metavar="X", help="Replay input X times as fast; 0: at once."
+        ),
+    ] = 1.0,
+    input_delay_s: Annotated[
+        float,
+        typer.Option("--input-delay", min=0, metavar="S", help="Hold input back for S seconds."),
+    ] = 0.0,
+    exit_when_done: Annotated[
+        bool, typer.Option("--exit-when-done", help="End when all input files are used up.")
+    ] = False,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="Seed of the program's random numbers.")
+    ] = 0,
+    log_level: Annotated[
+        LogLevel, typer.Option("--log-level", help="What is worth a line on standard error.")
+    ] = LogLevel.WARNING,
+    include: Include = None,
+    define: Define = None,
+) -> None:
+    """Run one switch in real time, served by P4Runtime: its ports are Linux interfaces or files.
+
+    Ends with 0 on SIGINT or SIGTERM.
+    """
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    check_address(grpc)
+    config = replace(
+        SwitchConfig(), cpu_port=cpu_port, queue_limit_bytes=queue_bytes, port_events=port_events
+    )
+    interfaces = parse_interfaces(port or (), rate or ())
+    _check_ports(bool(interfaces), pcap_dir, ports, capture, exit_when_done)
+    if interfaces:
+        # Its own delays are those of the machine, and what it is told of a port it knows.
+        config = replace(
+            config,
+            ingress_latency_ps=0,
+            egress_latency_ps=0,
+            port_down_detection_ps=0,
+            port_up_detection_ps=0,
+        )
+    options = ServeOptions(
+        grpc=grpc,
+        interfaces=interfaces,
+        capture_dir=capture,
+        pcap_dir=pcap_dir,
+        ports=parse_ports(ports),
+        speed=speed,
+        input_delay_s=input_delay_s,
+        exit_when_done=exit_when_done,
+        seed=seed,
+        device_id=device_id,
+        switch=config,
+    )
+    serve_switch(None if program is None else files.program(program, include, define), options)
+
+
+def _check_ports(
+    interfaces: bool, pcap_dir: Path | None, ports: str, capture: Path | None, until_done: bool
+) -> None:
+    """Raises `UserError` for options that do not go together."""
+    if interfaces and (pcap_dir is not None or ports):
+        raise UserError("--port stands alone: no --pcap-dir and no --ports beside it")
+    if capture is not None and not interfaces:
+        raise UserError("--pcap needs --port; for files as ports there is --pcap-dir")
+    if capture is not None and not capture.is_dir():
+        raise UserError(f"--pcap {capture}: there is no such folder")
+    if until_done and pcap_dir is None:
+        raise UserError("--exit-when-done needs --pcap-dir: there is no input to be used up")
 
 
 def serve_switch(program: CompiledProgram | None, options: ServeOptions) -> None:

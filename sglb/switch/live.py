@@ -1,9 +1,11 @@
-"""A switch in real time: P4Runtime over gRPC, capture files as ports.
+"""A switch in real time: P4Runtime over gRPC; Linux interfaces or capture files as ports.
 
-Port N reads `N.pcap` and writes `N_out.pcap` in one folder. Packets of regular files are merged in
-order of their times and keep their gaps (`speed` scales them; 0 sends all at once); a named pipe is
-read as packets come, so that another program can feed the switch. What a controller installs before
-the first packet counts: `input_delay_s` holds the input back, like BMv2's `--use-files`.
+With interfaces the data plane is native code in a thread of its own (`sglb.switch.wire`).
+
+With files port N reads `N.pcap` and writes `N_out.pcap` in one folder. Packets of regular files are
+merged in order of their times and keep their gaps (`speed` scales them; 0 sends all at once); a named
+pipe is read as packets come, so that another program can feed the switch. What a controller installs
+before the first packet counts: `input_delay_s` holds the input back, like BMv2's `--use-files`.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sglb.p4.native.program import compile_native
 from sglb.p4.random_stream import RandomStream
 from sglb.switch.clock import PS_PER_NS, PS_PER_S
 from sglb.switch.config import SwitchConfig
@@ -26,9 +29,11 @@ from sglb.switch.p4runtime.service import P4RuntimeService, ServiceOptions
 from sglb.switch.pcap import CapturedPacket, PcapError, PcapReader, PcapWriter, read_pcap
 from sglb.switch.switch import Switch
 from sglb.switch.wall_clock import WallClock
+from sglb.switch.wire.port import InterfacePort
 
 if TYPE_CHECKING:
     from sglb.p4.compiler import CompiledProgram
+    from sglb.switch.wire.interfaces import Interfaces
 
 
 class PcapPorts:
@@ -138,7 +143,8 @@ def _input_files(folder: Path) -> dict[int, Path]:
 class ServeOptions:
     """What `serve` runs.
 
-    `grpc` is "host:port" or None for no server. `pcap_dir` holds the ports' files; `ports` are further
+    `interfaces` are Linux interfaces as ports, `capture_dir` a folder for captures of them. `grpc` is
+    "host:port" or None for no server. `pcap_dir` holds the ports' files; `ports` are further
     ports without input. `exit_when_done` ends the run when all input has been read (pipes to
     their end) and `linger_s` has passed after that; otherwise it ends on SIGINT or SIGTERM. `seed` is
     for the program's random numbers. `on_ready` is called once everything listens.
@@ -147,6 +153,8 @@ class ServeOptions:
     grpc: str | None = "127.0.0.1:9559"
     pcap_dir: Path | None = None
     ports: tuple[int, ...] = ()
+    interfaces: tuple[InterfacePort, ...] = ()
+    capture_dir: Path | None = None
     speed: float = 1.0
     input_delay_s: float = 0.0
     exit_when_done: bool = False
@@ -174,23 +182,13 @@ class LiveSwitch:
         self.switch: Switch
         self.service: P4RuntimeService
         self.files: PcapPorts | None = None
+        self.interfaces: Interfaces | None = None
         self._server: GrpcServer | None = None
 
     async def __aenter__(self) -> LiveSwitch:
-        options = self._options
         loop = asyncio.get_running_loop()
         self._failed = loop.create_future()
         self.clock = WallClock(loop)
-        self.switch = Switch(
-            self._program,
-            options.switch,
-            self.clock,
-            name=options.name,
-            device_id=options.device_id,
-            rng=RandomStream(f"{options.seed}"),
-        )
-        service = replace(options.service, epoch_ns=self.clock.epoch_ns)
-        self.service = P4RuntimeService(self.switch, self.clock, service)
         try:
             await self._open()
         except BaseException:
@@ -200,6 +198,20 @@ class LiveSwitch:
 
     async def _open(self) -> None:
         options = self._options
+        if options.interfaces:
+            self.interfaces = self._make_interfaces()
+        self.switch = Switch(
+            self._program,
+            options.switch,
+            self.clock,
+            name=options.name,
+            device_id=options.device_id,
+            rng=RandomStream(f"{options.seed}"),
+            engine="native" if options.interfaces else None,
+            lock=None if self.interfaces is None else self.interfaces.lock,
+        )
+        service = replace(options.service, epoch_ns=self.clock.epoch_ns)
+        self.service = P4RuntimeService(self.switch, self.clock, service)
         if options.pcap_dir is not None:
             self.files = PcapPorts(
                 self.switch,
@@ -213,12 +225,29 @@ class LiveSwitch:
         else:
             for number in options.ports:
                 self.switch.add_port(number, None)
+        if self.interfaces is not None:
+            self.interfaces.start(self.switch)
         if options.grpc is not None:
             self._server = GrpcServer(self.service, options.grpc)
             await self._server.start()
             self.address = f"{options.grpc.rpartition(':')[0]}:{self._server.port}"
         if self.files is not None:
             self.clock.call_later(int(options.input_delay_s * PS_PER_S), self.files.start)
+
+    def _make_interfaces(self) -> Interfaces:
+        # Here, as its compiled functions would be made for whatever else runs in this process.
+        from sglb.switch.wire.interfaces import Interfaces
+
+        options, program = self._options, self._program
+        return Interfaces(
+            options.interfaces,
+            options.switch,
+            self.clock,
+            None if program is None else compile_native(program.ir),
+            capture=options.capture_dir,
+            seed=f"{options.seed}",
+            on_error=self._fail,
+        )
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
@@ -227,6 +256,8 @@ class LiveSwitch:
         """Stops the server, drops what is under way and closes the files."""
         if self._server is not None:
             await self._server.stop()
+        if self.interfaces is not None:
+            self.interfaces.close()
         self.clock.stop()
         if self.files is not None:
             self.files.close()
@@ -258,7 +289,7 @@ class LiveSwitch:
             await asyncio.sleep(0.02)
         await asyncio.sleep(self._options.linger_s)
 
-    def _fail(self, error: PcapError) -> None:
+    def _fail(self, error: Exception) -> None:
         if not self._failed.done():
             self._failed.set_exception(error)
 

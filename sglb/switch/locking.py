@@ -9,17 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from threading import RLock
+from types import TracebackType
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class SwitchLock(Protocol):
+    """What `with` takes and gives back; its thread may take it again. An RLock is one."""
+
+    def __enter__(self) -> object: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> object: ...
+
+
 class Lockable(Protocol):
     """What `locked` methods belong to: `lock` is the switch's, or one of its own."""
 
-    lock: RLock
+    lock: SwitchLock
 
 
 L = TypeVar("L", bound=Lockable)

@@ -17,7 +17,7 @@ import numpy as np
 from sglb.p4 import ir
 from sglb.p4.native.table_layout import RECORD_ALIGN, RecordLayout
 from sglb.switch.errors import BadValue, EntryExists, InUse, NoSuchEntry, TableFull, full
-from sglb.switch.locking import locked
+from sglb.switch.locking import SwitchLock, locked
 from sglb.switch.memory import ActionData, ChoiceCell, Record, Slab, address_of
 
 
@@ -140,9 +140,9 @@ class ActionProfile:
         *,
         max_group_size: int = 0,
         sum_of_members: bool = False,
-        lock: RLock | None = None,
+        lock: SwitchLock | None = None,
     ) -> None:
-        self.lock = lock or RLock()
+        self.lock: SwitchLock = lock or RLock()
         self.name = instance.name
         self.size = instance.size
         self.p4info_id = instance.p4info_id
@@ -324,8 +324,6 @@ class ActionProfile:
         """
         if not self.selector:
             raise BadValue(f"{self.name} is an action profile without selector: no one-shot sets")
-        if not target.actions:
-            raise BadValue(f"{self.name}: a one-shot set needs at least one action")
         weights = [a.weight for a in target.actions]
         for action in target.actions:
             self.check(action.call)

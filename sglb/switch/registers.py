@@ -13,7 +13,7 @@ from sglb.p4 import ir
 from sglb.p4.native import table_layout as lay
 from sglb.p4.runtime import Values
 from sglb.switch.errors import BadValue, ValueTooLarge
-from sglb.switch.locking import locked
+from sglb.switch.locking import SwitchLock, locked
 from sglb.switch.memory import Arena, address_of
 
 #: A register element: an int, or a tuple of leaves when its type is a struct.
@@ -97,9 +97,9 @@ class RegisterArray:
     """
 
     def __init__(
-        self, instance: ir.Instance, lock: RLock | None = None, arena: Arena | None = None
+        self, instance: ir.Instance, lock: SwitchLock | None = None, arena: Arena | None = None
     ) -> None:
-        self.lock = lock or RLock()
+        self.lock: SwitchLock = lock or RLock()
         self.name = instance.name
         self.size = instance.size
         self.p4info_id = instance.p4info_id

@@ -18,7 +18,7 @@ from sglb.p4.runtime import CounterState, MeterState, PipelineState, RegisterSta
 from sglb.switch.clock import Scheduler
 from sglb.switch.counters import CounterArray
 from sglb.switch.errors import NoSuchEntry
-from sglb.switch.locking import locked
+from sglb.switch.locking import SwitchLock, locked
 from sglb.switch.memory import Arena, address_of, aligned_bytes
 from sglb.switch.meters import MeterArray
 from sglb.switch.profiles import ActionProfile
@@ -59,9 +59,9 @@ class ProgramState:
         rng: RandomStream,
         *,
         drop_port: int = 511,
-        lock: RLock | None = None,
+        lock: SwitchLock | None = None,
     ) -> None:
-        self.lock = lock or RLock()
+        self.lock: SwitchLock = lock or RLock()
         self.program = program
         self._rng = rng
         self._drop_port = drop_port

@@ -28,6 +28,7 @@ from sglb.switch.config import SwitchConfig
 from sglb.switch.digests import DigestEngine
 from sglb.switch.errors import ConfigError, EntryExists, NoSuchEntry
 from sglb.switch.idle import IdleWatcher
+from sglb.switch.locking import SwitchLock, locked
 from sglb.switch.packet import Packet
 from sglb.switch.pipeline import Pipeline
 from sglb.switch.pktgen import KIND_PORT, PacketGenerator, TimerApp, event_frame
@@ -93,8 +94,8 @@ class Switch:
     `program` may be None: packets are dropped until `load`. `rng` feeds the program's `random` and
     hash algorithm of that name; give each switch its own seeded stream. `engine` is what runs the
     program, None for `default_engine()`; packets with a trace always go through the interpreter, on
-    the same state. `lock` is held during each write to that state: hold it while packets run in
-    another thread.
+    the same state. `lock` (one of its own if not given) is held during each write to that state: hold
+    it while packets run in another thread.
 
     Callbacks, all optional:
     `on_transmit(port, data, start_ps, end_ps)` when the last bit of a frame has left, at `end_ps`;
@@ -117,8 +118,9 @@ class Switch:
         device_id: int = 1,
         rng: RandomStream,
         engine: EngineName | None = None,
+        lock: SwitchLock | None = None,
     ) -> None:
-        self.lock = RLock()
+        self.lock: SwitchLock = lock or RLock()
         self.engine = engine or default_engine()
         self.name = name
         self.device_id = device_id
@@ -180,6 +182,12 @@ class Switch:
         What the old program held is gone and its packets are dropped. Raises as `new_state`, and
         keeps the old program then.
         """
+        if self.engine == "native":
+            compile_native(program.ir)  # takes a while: packets in another thread go on meanwhile
+        self._load(program, state)
+
+    @locked
+    def _load(self, program: CompiledProgram, state: ProgramState | None) -> None:
         if state is None:
             state = self.new_state(program)
         else:
@@ -209,6 +217,7 @@ class Switch:
         if self.core is not None:
             self.core.loaded()
 
+    @locked
     def unload(self) -> None:
         """The switch stops, as one without power: no program, no timers; packets are lost.
 
@@ -292,12 +301,14 @@ class Switch:
         port = self.ports.get(number)
         return port is not None and port.live
 
+    @locked
     def set_port_rate(self, number: int, rate_bps: int | None) -> None:
         """Changes a port's rate, from its next frame on."""
         self.port(number).set_rate(rate_bps)
         if self.core is not None:
             self.core.rate(number, rate_bps)
 
+    @locked
     def set_port_state(self, number: int, up: bool) -> None:
         """The link at a port is cut or comes back, now.
 
@@ -323,6 +334,7 @@ class Switch:
             delay = config.port_up_detection_ps if up else config.port_down_detection_ps
             port.detection = self.clock.call_later(delay, self._detected, port)
 
+    @locked
     def _detected(self, port: Port) -> None:
         port.detection = None
         port.live = up = port.up
@@ -351,6 +363,7 @@ class Switch:
 
     # --- packets in ---
 
+    @locked
     def receive(self, port_number: int, data: bytes) -> None:
         """A whole frame has arrived on a port. Raises `NoSuchEntry` for an unknown port."""
         port = self.port(port_number)

@@ -32,7 +32,7 @@ from sglb.switch.errors import (
     full,
 )
 from sglb.switch.keys import MatchKey, from_const, normalise, show
-from sglb.switch.locking import locked
+from sglb.switch.locking import SwitchLock, locked
 from sglb.switch.lookup import Index, make_index
 from sglb.switch.memory import Arena, Record, address_of
 from sglb.switch.memory_index import MemoryIndex, make_memory_index
@@ -57,11 +57,11 @@ class Table:
         *,
         profile: ActionProfile | None = None,
         meter_packets: bool = False,
-        lock: RLock | None = None,
+        lock: SwitchLock | None = None,
         arena: Arena | None = None,
     ) -> None:
         self.decl = decl
-        self.lock = lock or RLock()
+        self.lock: SwitchLock = lock or RLock()
         #: Called when an entry with an idle timeout was added or changed.
         self.on_idle_entry: Callable[[Table, TableEntry], None] | None = None
         self._clock = clock

@@ -11,7 +11,7 @@ from sglb.p4 import ir
 from sglb.p4.native import table_layout as lay
 from sglb.switch.errors import BadValue, EntryExists, ValueTooLarge, full
 from sglb.switch.keys import MatchField, matches, normalise
-from sglb.switch.locking import locked
+from sglb.switch.locking import SwitchLock, locked
 from sglb.switch.memory import Arena, Record, Slab, address_of
 from sglb.switch.memory_index import make_memory_index
 
@@ -29,8 +29,8 @@ class _Member:
 class ValueSetTable:
     """State of one `value_set`. A member has one match field per leaf (see `keys.MatchField`)."""
 
-    def __init__(self, decl: ir.ValueSet, lock: RLock | None = None) -> None:
-        self.lock = lock or RLock()
+    def __init__(self, decl: ir.ValueSet, lock: SwitchLock | None = None) -> None:
+        self.lock: SwitchLock = lock or RLock()
         self.name = decl.name
         self.size = decl.size
         self.widths = decl.widths

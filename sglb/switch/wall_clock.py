@@ -14,14 +14,14 @@ class WallClock:
     """Scheduler over an asyncio loop; time 0 is when it was made.
 
     As in virtual time, callbacks run one after the other, in order of time, then of asking; one asked
-    for in the past runs as soon as possible. Use it on its loop's thread only. `epoch_ns` is the
-    wall-clock time (ns since 1970) at time 0.
+    for in the past runs as soon as possible. Use it on its loop's thread only. At time 0 the wall
+    clock showed `epoch_ns` (ns since 1970), the monotonic clock `start_ns`.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.epoch_ns = time.time_ns()
         self._loop = loop
-        self._start_ns = time.monotonic_ns()
+        self.start_ns = time.monotonic_ns()
         self._seq = 0
         self._heap: list[tuple[int, int, VirtualHandle]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -30,7 +30,7 @@ class WallClock:
     @property
     def now_ps(self) -> int:
         """Picoseconds since the clock was made."""
-        return (time.monotonic_ns() - self._start_ns) * PS_PER_NS
+        return (time.monotonic_ns() - self.start_ns) * PS_PER_NS
 
     def call_at(self, time_ps: int, fn: Callable[..., object], *args: object) -> VirtualHandle:
         """Call `fn(*args)` at `time_ps`, or at once if that has passed.

@@ -3,7 +3,9 @@
 The `Switch` stays what P4Runtime and the control plane work on: its program state lies in memory that
 native code reads, its replication engine, ports, timers and frames are passed on here as they change.
 The clock of the `Switch` tells when: it must stand at the time at which the change happens, and the
-node must have run all its events before that time.
+node must have run all its events before that time. Where the node runs in another thread, whatever is
+done here is done under `Switch.lock`; in real time an event may come a little later than a change that
+it precedes.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from sglb.switch.core.rows import row_free
 from sglb.switch.core.switch import inject, retire, set_live
 from sglb.switch.core.wires import set_carrier, settle, unsent
 from sglb.switch.errors import ConfigError
+from sglb.switch.locking import locked
 from sglb.switch.memory import Arena
 from sglb.switch.pktgen import PacketGenerator, TimerApp
 from sglb.switch.ports import DropReason
@@ -44,6 +47,7 @@ class CoreSwitch:
         self.memory = memory
         self.node = node
         self.switch = switch
+        self.lock = switch.lock
         self._native: NativeProgram | None = None
         self._machine: npt.NDArray[np.int64] | None = None
         self._digests = Arena().take(8 * _DIGEST_WORDS).view(np.int64)
@@ -145,6 +149,7 @@ class CoreSwitch:
                 f"has {self.memory.sizes.rows} packets and blobs of {self.memory.sizes.blob_bytes} bytes"
             )
 
+    @locked
     def take_digests(self) -> None:
         """Gives the digests that the data plane left (HALT_DIGEST) to the switch's digest engine."""
         machine, native = self._machine, self._native
@@ -233,6 +238,7 @@ class CoreSwitch:
 
     # --- counters ---
 
+    @locked
     def collect(self) -> None:
         """Brings the counters of the switch and of its ports up to its clock's time."""
         world, now = self.memory.world, self.switch.clock.now_ps
@@ -297,6 +303,7 @@ class CoreGenerator(PacketGenerator):
         switch = core.switch
         super().__init__(switch.clock, core.event, switch.config.event_ethertype)
         self._core = core
+        self.lock = switch.lock
 
     def _at(self, app_id: int) -> int:
         w = self._core.memory.world.w
@@ -309,6 +316,7 @@ class CoreGenerator(PacketGenerator):
         w = self._core.memory.world.w
         return tuple(app for app in range(m.TIMERS) if w[self._at(app) + m.T_RUNS])
 
+    @locked
     def start(self, app: TimerApp) -> None:
         """Starts an application, in place of one with the same id.
 
@@ -331,6 +339,7 @@ class CoreGenerator(PacketGenerator):
         now = self._core.switch.clock.now_ps
         start_timer(memory.world, self._core.node, app.app_id, now + app.start_ps)
 
+    @locked
     def stop(self, app_id: int) -> None:
         """Stops an application; harmless when it is not running."""
         stop_timer(self._core.memory.world, self._core.node, app_id)

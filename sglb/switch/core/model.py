@@ -99,6 +99,7 @@ OTHER_SCRATCH: Final = 92  #: byte offset in the block of more such room
 FAILED_STATUS: Final = 93
 NOTHING: Final = 91  #: an empty list
 LOG_OVERRUN: Final = 94  #: records that found no room: the driver came too late
+WIRE_AT: Final = 98  #: a live switch's sockets, see `sglb.switch.wire.layout`
 PARSE_BYTES: Final = (
     96  #: bytes that a program may look at, hence stored (as zeros) if in the packet
 )
