@@ -41,7 +41,18 @@ _MATCH_TYPES = {
     "optional": p4i.MatchField.OPTIONAL,
 }
 _PRIORITY_KINDS = ("ternary", "range", "optional")
-_PROFILE_ANNOTATIONS = ("max_group_size", "selector_size_semantics", "max_member_weight")
+_PROFILE_ANNOTATIONS = (
+    "max_group_size",
+    "selector_size_semantics",
+    "max_member_weight",
+    "weights_disallowed",
+)
+#: What the annotations of a meter say about its kind.
+_METER_TYPES = {
+    "two_rate_three_color": p4i.MeterSpec.TWO_RATE_THREE_COLOR,
+    "single_rate_three_color": p4i.MeterSpec.SINGLE_RATE_THREE_COLOR,
+    "single_rate_two_color": p4i.MeterSpec.SINGLE_RATE_TWO_COLOR,
+}
 _DEFAULT_TABLE_SIZE = 1024
 _PACKAGE_KEYS = {
     "pkginfo": ("name", "version", "organization", "contact", "url", "arch"),
@@ -358,6 +369,7 @@ class _Writer:
                     'use "sum_of_weights" or "sum_of_members"',
                 )
             getattr(message, word).SetInParent()
+        message.weights_disallowed = find(profile.annotations, "weights_disallowed") is not None
         weight = find(profile.annotations, "max_member_weight")
         if weight is not None and message.HasField("sum_of_members"):
             message.sum_of_members.max_member_weight = integer_argument(weight)
@@ -478,3 +490,12 @@ def _set_unit(message: Any, counter: CpCounter) -> None:
     units = p4i.CounterSpec if counter.kind == "counter" else p4i.MeterSpec
     message.spec.SetInParent()
     message.spec.unit = getattr(units, counter.unit.upper(), units.UNSPECIFIED)
+    if counter.kind == "counter":
+        return
+    kinds = [a for a in counter.annotations if a.name in _METER_TYPES]
+    if len(kinds) > 1:
+        raise p4info_error(
+            f"meter {counter.name} is both @{kinds[0].name} and @{kinds[1].name}", kinds[1:]
+        )
+    if kinds:
+        message.spec.type = _METER_TYPES[kinds[0].name]

@@ -1,4 +1,9 @@
-"""Two-rate three-colour meters (RFC 2698, colour blind) in exact integer time."""
+"""Three-colour meters, two-rate (RFC 2698) and single-rate (RFC 2697), colour blind, in exact time.
+
+A single-rate meter has a committed bucket and an excess one that fills with what overflows the first.
+It runs on the same two numbers as a two-rate meter with equal rates: the committed bucket, and the sum
+of both, whose burst is the sum of the bursts. What it may spend on yellow is their difference.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +35,9 @@ _CBURST: Final = lay.METER_CBURST // lay.WORD
 _PBURST: Final = lay.METER_PBURST // lay.WORD
 _COUNTS: Final = lay.METER_COUNTS // lay.WORD
 _COUNTER: Final = lay.COUNTER_BYTES // lay.WORD
-#: The flag word: configured in its lower half, packets in its upper one.
+#: The flag word: configured (and with one rate) in its lower half, packets in its upper one.
 _CONFIGURED: Final = 1
+_SINGLE: Final = lay.METER_SINGLE_RATE
 _PACKETS: Final = 1 << 8 * lay.METER_PACKETS
 
 
@@ -39,23 +45,27 @@ _PACKETS: Final = 1 << 8 * lay.METER_PACKETS
 class MeterConfig:
     """Rates per second and bursts, in packets or bytes: committed (cir, cburst), peak (pir, pburst).
 
-    Raises `BadValue` for a number that is negative or exceeds 63 bits, or a peak rate below the
-    committed one.
+    With an excess burst `eburst` it is a single-rate meter: peak rate and burst are the committed
+    ones. Raises `BadValue` for a number that is negative or exceeds 63 bits (both bursts of a
+    single-rate meter together), a peak rate below the committed one, or another peak with `eburst`.
     """
 
     cir: int
     cburst: int
     pir: int
     pburst: int
+    eburst: int = 0
 
     def __post_init__(self) -> None:
-        numbers = (self.cir, self.cburst, self.pir, self.pburst)
+        numbers = (self.cir, self.cburst, self.pir, self.pburst, self.eburst)
         if min(numbers) < 0:
             raise BadValue(f"meter rates and bursts must not be negative: {self}")
-        if max(numbers) > _LARGEST:
+        if max(*numbers, self.cburst + self.eburst) > _LARGEST:
             raise BadValue(f"meter rates and bursts must be below 2**63: {self}")
         if self.pir < self.cir:
             raise BadValue(f"meter peak rate {self.pir}/s lies below the committed {self.cir}/s")
+        if self.eburst and (self.pir, self.pburst) != (self.cir, self.cburst):
+            raise BadValue(f"a meter with an excess burst has one rate and one burst: {self}")
 
 
 class Meter:
@@ -83,7 +93,10 @@ class Meter:
         words, at = self._words, self._at
         if not words[at + _FLAGS] & _CONFIGURED:
             return None
-        return MeterConfig(*(words[at + w] for w in (_CIR, _CBURST, _PIR, _PBURST)))
+        cir, cburst, pir, pburst = (words[at + w] for w in (_CIR, _CBURST, _PIR, _PBURST))
+        if words[at + _FLAGS] & _SINGLE:
+            return MeterConfig(cir, cburst, pir, cburst, pburst - cburst)
+        return MeterConfig(cir, cburst, pir, pburst)
 
     @property
     def counts(self) -> tuple[CounterData, CounterData, CounterData]:
@@ -99,14 +112,15 @@ class Meter:
         """Sets rates (both buckets start full) or, with None, goes back to always green."""
         words, at = self._words, self._at
         words[at + _LAST] = now_ps & WORD_MASK
+        words[at + _FLAGS] &= ~(_CONFIGURED | _SINGLE) & WORD_MASK
         if config is None:
-            words[at + _FLAGS] &= ~_CONFIGURED & WORD_MASK
             return
-        words[at + _FLAGS] |= _CONFIGURED
+        words[at + _FLAGS] |= _CONFIGURED | (_SINGLE if config.eburst else 0)
+        burst = config.pburst + config.eburst
         words[at + _CIR], words[at + _CBURST] = config.cir, config.cburst
-        words[at + _PIR], words[at + _PBURST] = config.pir, config.pburst
+        words[at + _PIR], words[at + _PBURST] = config.pir, burst
         self._store(_SURE, config.cburst * PS_PER_S)
-        self._store(_PEAK, config.pburst * PS_PER_S)
+        self._store(_PEAK, burst * PS_PER_S)
 
     def clear(self) -> None:
         """Unset, with nothing counted, as at first."""
@@ -140,15 +154,18 @@ class Meter:
         sure = min(self._load(_SURE) + elapsed * words[at + _CIR], words[at + _CBURST] * PS_PER_S)
         peak = min(self._load(_PEAK) + elapsed * words[at + _PIR], words[at + _PBURST] * PS_PER_S)
         need = PS_PER_S if self.packets else length_bytes * PS_PER_S
-        colour = Colour.GREEN
-        if peak < need:
+        single = bool(words[at + _FLAGS] & _SINGLE)
+        enough = sure >= need
+        colour = Colour.GREEN if enough else Colour.YELLOW
+        if single:
+            red = not enough and peak - sure < need
+        else:
+            red = peak < need
+        if red:
             colour = Colour.RED
         else:
             peak -= need
-            if sure < need:
-                colour = Colour.YELLOW
-            else:
-                sure -= need
+            sure -= need if enough else 0
         self._store(_SURE, sure)
         self._store(_PEAK, peak)
         return colour

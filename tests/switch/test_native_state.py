@@ -143,11 +143,18 @@ def meters() -> Any:
 
 #: Up to the largest rates and bursts there are: sums must not leave 128 bits.
 NUMBERS = st.one_of(st.integers(0, 3000), st.integers(0, 10**10), st.just((1 << 63) - 1))
+TWO_RATES = st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS).map(
+    lambda r: MeterConfig(min(r[0], r[2]), r[1], max(r[0], r[2]), r[3])
+)
+BURSTS = st.one_of(st.integers(1, 3000), st.just(1 << 62))
+ONE_RATE = st.tuples(NUMBERS, BURSTS, BURSTS).map(
+    lambda r: MeterConfig(r[0], r[1] - 1, r[0], r[1] - 1, r[2])
+)
 
 
 @given(
     st.booleans(),
-    st.one_of(st.none(), st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS)),
+    st.one_of(st.none(), TWO_RATES, ONE_RATE),
     st.lists(
         st.tuples(
             st.integers(0, 9000), st.one_of(st.integers(0, 10**6), st.just(PS_PER_S * 10**5))
@@ -156,13 +163,12 @@ NUMBERS = st.one_of(st.integers(0, 3000), st.integers(0, 10**10), st.just((1 << 
     ),
 )
 def test_native_meters_give_the_colours_of_meters(
-    packets: bool, rates: tuple[int, int, int, int] | None, seen: list[tuple[int, int]]
+    packets: bool, config: MeterConfig | None, seen: list[tuple[int, int]]
 ) -> None:
     memory = aligned_bytes(lay.METER_BYTES)
     live = Meter(packets=packets, words=memory.view(np.uint64).data)
     model = Meter(packets=packets)
-    if rates is not None:
-        config = MeterConfig(min(rates[0], rates[2]), rates[1], max(rates[0], rates[2]), rates[3])
+    if config is not None:
         live.configure(config, 5)
         model.configure(config, 5)
     _, run = meters()

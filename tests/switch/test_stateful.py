@@ -160,8 +160,68 @@ def test_byte_meters_follow_rfc_2698(
         assert meter.execute(size, now) is model.execute(size, now)
 
 
-@pytest.mark.parametrize("values", [(2, 1, 1, 1), (-1, 1, 1, 1), (1, 1, 1, -1)])
-def test_bad_meter_rates_are_refused(values: tuple[int, int, int, int]) -> None:
+class OneRateMeter:
+    """RFC 2697, colour blind, in exact fractions: what overflows one bucket fills the other."""
+
+    def __init__(self, c: MeterConfig) -> None:
+        self.c, self.last = c, 0
+        self.tc, self.te = Fraction(c.cburst), Fraction(c.eburst)
+
+    def execute(self, size: int, now: int) -> Colour:
+        tokens = self.tc + Fraction(now - self.last, PS_PER_S) * self.c.cir
+        self.last = now
+        self.tc = min(tokens, Fraction(self.c.cburst))
+        self.te = min(self.te + tokens - self.tc, Fraction(self.c.eburst))
+        if self.tc >= size:
+            self.tc -= size
+            return GREEN
+        if self.te >= size:
+            self.te -= size
+            return YELLOW
+        return RED
+
+
+@given(
+    st.integers(0, 10**9),
+    st.integers(0, 3000),
+    st.integers(1, 3000),
+    st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 20 * PS_PER_US)), max_size=30),
+)
+def test_byte_meters_with_an_excess_burst_follow_rfc_2697(
+    cir: int, cburst: int, eburst: int, packets: list[tuple[int, int]]
+) -> None:
+    config = MeterConfig(cir, cburst, cir, cburst, eburst)
+    meter, model, now = Meter(packets=False), OneRateMeter(config), 0
+    meter.configure(config, 0)
+    assert meter.config == config
+    for size, gap in packets:
+        now += gap
+        assert meter.execute(size, now) is model.execute(size, now)
+
+
+def test_the_excess_bucket_fills_with_what_the_committed_one_cannot_hold() -> None:
+    meter = Meter(packets=True)
+    meter.configure(MeterConfig(1000, 2, 1000, 2, 1), 0)  # one packet a ms
+    assert [meter.execute(60, 0) for _ in range(4)] == [GREEN, GREEN, YELLOW, RED]
+    # 2 ms fill the committed bucket, and nothing is left for yellow.
+    assert [meter.execute(60, 2 * PS_PER_MS) for _ in range(3)] == [GREEN, GREEN, RED]
+    # 3 ms later there is one more than it holds.
+    assert [meter.execute(60, 5 * PS_PER_MS) for _ in range(4)] == [GREEN, GREEN, YELLOW, RED]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (2, 1, 1, 1),
+        (-1, 1, 1, 1),
+        (1, 1, 1, -1),
+        (1, 1, 1, 1, -1),
+        (1, 1, 2, 1, 1),
+        (1, 1, 1, 2, 1),
+        (1, 1, 1, 1, (1 << 63) - 1),
+    ],
+)
+def test_bad_meter_rates_are_refused(values: tuple[int, ...]) -> None:
     with pytest.raises(BadValue, match="meter"):
         MeterConfig(*values)
 

@@ -1,4 +1,4 @@
-"""Meters as LLVM text: RFC 2698's two rates and three colours, colour blind, in exact integers.
+"""Meters as LLVM text: RFC 2698's two rates or RFC 2697's one, colour blind, in exact integers.
 
 The same steps as `sglb.switch.meters`, over the cell that `table_layout` lays out. Rates and bursts
 are below 2**63 and so are times, so no sum of tokens, in units of 1e-12, leaves 128 bits.
@@ -59,8 +59,15 @@ define internal i32 @meter_colour(ptr %meter, i32 %bytes, i64 %now) {{
   %elapsed = sub i128 %now.wide, %last.wide
 {_refill("sure", lay.METER_SURE, lay.METER_CIR, lay.METER_CBURST)}
 {_refill("peak", lay.METER_PEAK, lay.METER_PIR, lay.METER_PBURST)}
-  %red = icmp slt i128 %peak, %need
+  %configured = load i32, ptr %meter
+  %kind = and i32 %configured, {lay.METER_SINGLE_RATE}
+  %two = icmp eq i32 %kind, 0
   %short = icmp slt i128 %sure, %need
+  %apart = select i1 %two, i128 0, i128 %sure
+  %left = sub i128 %peak, %apart
+  %poor = icmp slt i128 %left, %need
+  %bare = or i1 %two, %short
+  %red = and i1 %poor, %bare
   %keep.sure = or i1 %red, %short
   %peak.less = sub i128 %peak, %need
   %sure.less = sub i128 %sure, %need

@@ -77,7 +77,8 @@ COUNTER: Final = 8
 # --- counters and meters ---
 COUNTER_BYTES: Final = 16
 METER_BYTES: Final = 128
-METER_CONFIGURED: Final = 0  #: int32
+METER_CONFIGURED: Final = 0  #: int32: 0 no, 1 two rates, 1 | METER_SINGLE_RATE one
+METER_SINGLE_RATE: Final = 2  #: METER_PEAK and METER_PBURST are sums of both buckets then
 METER_PACKETS: Final = 4  #: int32: 1 counts packets, 0 bytes
 METER_LAST: Final = 8  #: int64, ps
 METER_SURE: Final = 16  #: int128: tokens of the committed rate, in 1e-12 packets or bytes

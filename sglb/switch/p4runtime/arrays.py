@@ -63,13 +63,17 @@ def meter_config(message: p4r.MeterConfig, kind: int, what: str) -> MeterConfig:
         raise P4RuntimeError(
             Code.INVALID_ARGUMENT, f"{what}: eburst is for single-rate three-colour meters only"
         )
-    return MeterConfig(message.cir, message.cburst, message.pir, message.pburst)
+    return MeterConfig(message.cir, message.cburst, message.pir, message.pburst, message.eburst)
 
 
 def meter_message(config: MeterConfig) -> p4r.MeterConfig:
     """The message of a meter's configuration."""
     return p4r.MeterConfig(
-        cir=config.cir, cburst=config.cburst, pir=config.pir, pburst=config.pburst
+        cir=config.cir,
+        cburst=config.cburst,
+        pir=config.pir,
+        pburst=config.pburst,
+        eburst=config.eburst,
     )
 
 
