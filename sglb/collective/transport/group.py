@@ -521,8 +521,7 @@ class Group:
 
     def finished(self, transfer: Transfer, error: TransportError | None) -> None:
         """A transfer is done; its callbacks run once the lock is free."""
-        if not transfer.done:
-            transfer.finish(error)
+        if not transfer.done and transfer.finish(error):
             self._done.append(transfer)
 
     def mismatch(self, peer: int, message: str) -> None:

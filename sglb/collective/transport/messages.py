@@ -77,13 +77,15 @@ class Transfer:
 
     # For the engine.
 
-    def finish(self, error: TransportError | None) -> None:
-        """Mark done and wake who waits; under the engine's lock. Then `_run` without it."""
+    def finish(self, error: TransportError | None) -> bool:
+        """Mark done and wake who waits; under the engine's lock. Whether callbacks are to be run."""
         self.error = error
         self.done = True
-        for wake in self._wakes:
-            wake.release()
-        self._wakes.clear()
+        if self._wakes:
+            for wake in self._wakes:
+                wake.release()
+            self._wakes.clear()
+        return bool(self._callbacks)
 
     def run_callbacks(self) -> None:
         """Run what `on_done` was given, each once; not under a lock."""

@@ -35,7 +35,7 @@ class Settings:
     probation_max_s: the same after many faults in a row; it doubles with each.
     retry_s, retry_max_s: first and last pause between attempts to reopen a channel.
     bind_device: tie a rail's connections to its interface, where the kernel lets us.
-    shared_memory: reach ranks of the same host over shared memory.
+    shared_memory: reach ranks of the same host without their rails, and pass on for them.
     single_copy: let ranks of the same host read large messages straight from each other's memory,
         where the kernel allows it.
     relay: go through ranks of the same host when no rail of one's own is left.
