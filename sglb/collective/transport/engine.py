@@ -75,6 +75,7 @@ class Engine:
         self._epoll.register(self._kick, select.EPOLLIN)
         self._led = False
         self._led_at = 0.0
+        self._leader = 0
         self._background_leads = False
         self._more = False
         self._followers: deque[_Wake] = deque()
@@ -91,6 +92,10 @@ class Engine:
         self.kick()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join()
+        # Another thread may lead, waiting for something; or a callback on this one closes the transport.
+        while self._led and self._leader != threading.get_ident():
+            self.kick()
+            time.sleep(_FIRST_PAUSE_S)
 
     def close(self) -> None:
         """Give the loop's descriptors back; after `stop`, when nobody drives any more."""
@@ -139,6 +144,9 @@ class Engine:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return done()
+            if self._stopped:  # whoever stopped it will end all transfers
+                time.sleep(_FIRST_PAUSE_S)
+                continue
             wake = self._take_lead(transfer)
             if wake is None:
                 try:
@@ -155,6 +163,7 @@ class Engine:
         with self.lock:
             if not self._led:
                 self._led = True
+                self._leader = threading.get_ident()
                 return None
             wake = _Wake()
             if transfer is not None:
@@ -181,7 +190,7 @@ class Engine:
                 self._followers.popleft().release()
 
     def _lead(self, done: Callable[[], bool], deadline: float | None) -> None:
-        while not done():
+        while not done() and not self._stopped:
             timeout = 0.0 if self._more else self._work.due_s()
             if deadline is not None:
                 left = deadline - time.monotonic()
@@ -226,6 +235,7 @@ class Engine:
                 mine = not self._led and time.monotonic() - self._led_at > pause
                 if mine:
                     self._led = self._background_leads = True
+                    self._leader = threading.get_ident()
             if not mine:
                 # Others drive. Looking now and then costs less than being woken by each of them.
                 time.sleep(pause)

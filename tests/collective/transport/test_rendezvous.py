@@ -22,7 +22,7 @@ def test_records_come_back() -> None:
 
 @given(
     st.binary(max_size=300)
-    | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(
+    | st.recursive(st.none() | st.integers() | st.text(max_size=5), st.lists, max_leaves=5).map(
         lambda value: json.dumps(value).encode()
     )
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -110,6 +112,40 @@ def test_abort_ends_transfers_on_all_ranks() -> None:
         for transfer in waiting:
             with pytest.raises(AbortedError, match="rank 1 aborted: out of memory"):
                 transfer.wait(10)
+
+
+def test_closing_ends_what_other_threads_wait_for() -> None:
+    with ranks(2) as made:
+        errors: list[BaseException] = []
+
+        def wait(stream: int) -> None:
+            try:
+                made[0].recv(1, stream, bytearray(5)).wait(20)
+            except AbortedError as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=wait, args=(n,)) for n in range(3)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.05)
+        made[0].close()
+        for thread in threads:
+            thread.join(10)
+        assert [str(error) for error in errors] == ["the transport was closed"] * 3
+
+
+def test_many_threads_wait_at_once() -> None:
+    with ranks(2) as made:
+
+        def talk(rank: int, stream: int) -> None:
+            for number in range(30):
+                into = bytearray(4)
+                found = made[rank].recv(1 - rank, stream, into)
+                made[rank].send(1 - rank, stream, number.to_bytes(4, "big")).wait(20)
+                found.wait(20)
+                assert int.from_bytes(into, "big") == number
+
+        on_all(8, lambda n: talk(n % 2, n // 2))
 
 
 def test_callbacks_run_once_with_the_result() -> None:
