@@ -19,13 +19,17 @@ from sglb.cli.errors import UserError
 from sglb.p4.compiler import CompiledProgram
 from sglb.switch.config import SwitchConfig
 from sglb.switch.live import LiveSwitch, ServeOptions, serve
+from sglb.switch.p4runtime.tls import TlsFiles
 from sglb.switch.wire.port import InterfacePort
+
+_log = logging.getLogger(__name__)
 
 _RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?\Z")
 _MAX_PORT = 511
 _ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.%]+\]|[^\s:\[\]]+):([0-9]{1,5})\Z")
 _PORT = re.compile(r"([0-9]{1,3})[:@]([^\s/]{1,15})\Z")
 _RATE = re.compile(r"(?:([0-9]{1,3})[:@])?([0-9]+(?:\.[0-9]+)?)([KMGT]?)\Z", re.IGNORECASE)
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 _UNITS: Final = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
@@ -101,6 +105,27 @@ def check_address(text: str) -> None:
         raise UserError(f"--grpc {text}: write HOST:PORT with a port up to 65535, 0 for any")
 
 
+def parse_tls(
+    address: str, certificate: Path | None, key: Path | None, client_ca: Path | None
+) -> TlsFiles | None:
+    """The files of --grpc-cert and its companions. Raises `UserError` for one without another.
+
+    Says so in the log when clients of other machines are let in by name of nobody.
+    """
+    if client_ca is None and address.rpartition(":")[0] not in _LOOPBACK:
+        _log.warning(
+            "--grpc %s: whoever reaches this address may program the switch; --grpc-cert, --grpc-key "
+            "and --grpc-client-ca let in known clients only",
+            address,
+        )
+    if certificate is not None and key is not None:
+        return TlsFiles(certificate, key, client_ca)
+    if certificate is None and key is None and client_ca is None:
+        return None
+    missing = "--grpc-cert" if certificate is None else "--grpc-key"
+    raise UserError(f"{missing} is missing: TLS takes --grpc-cert and --grpc-key together")
+
+
 def switch_command(
     program: Annotated[
         Path | None,
@@ -128,6 +153,22 @@ def switch_command(
             "--grpc", metavar="HOST:PORT", help="P4Runtime and gNMI here; port 0 picks one."
         ),
     ] = "127.0.0.1:9559",
+    grpc_cert: Annotated[
+        Path | None,
+        typer.Option("--grpc-cert", metavar="PEM", help="Serve TLS with this certificate."),
+    ] = None,
+    grpc_key: Annotated[
+        Path | None,
+        typer.Option("--grpc-key", metavar="PEM", help="The key of --grpc-cert, mode 600."),
+    ] = None,
+    grpc_client_ca: Annotated[
+        Path | None,
+        typer.Option(
+            "--grpc-client-ca",
+            metavar="PEM",
+            help="With --grpc-cert: let in only clients with a certificate of this authority.",
+        ),
+    ] = None,
     capture: Annotated[
         Path | None,
         typer.Option(
@@ -208,6 +249,7 @@ def switch_command(
         )
     options = ServeOptions(
         grpc=grpc,
+        tls=parse_tls(grpc, grpc_cert, grpc_key, grpc_client_ca),
         interfaces=interfaces,
         capture_dir=capture,
         pcap_dir=pcap_dir,

@@ -17,15 +17,20 @@ import stat
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import grpc.aio
 
 from sglb.p4.native.program import compile_native
 from sglb.p4.random_stream import RandomStream
 from sglb.switch.clock import PS_PER_NS, PS_PER_S
 from sglb.switch.config import SwitchConfig
+from sglb.switch.gnmi import PortStates, add_to_server
 from sglb.switch.p4runtime.grpc_server import GrpcServer
 from sglb.switch.p4runtime.service import P4RuntimeService, ServiceOptions
+from sglb.switch.p4runtime.tls import TlsFiles
 from sglb.switch.pcap import CapturedPacket, PcapError, PcapReader, PcapWriter, read_pcap
 from sglb.switch.switch import Switch
 from sglb.switch.wall_clock import WallClock
@@ -144,13 +149,15 @@ class ServeOptions:
     """What `serve` runs.
 
     `interfaces` are Linux interfaces as ports, `capture_dir` a folder for captures of them. `grpc` is
-    "host:port" or None for no server. `pcap_dir` holds the ports' files; `ports` are further
-    ports without input. `exit_when_done` ends the run when all input has been read (pipes to
-    their end) and `linger_s` has passed after that; otherwise it ends on SIGINT or SIGTERM. `seed` is
-    for the program's random numbers. `on_ready` is called once everything listens.
+    "host:port" or None for no server, `tls` what that shows and asks of clients. `pcap_dir` holds the
+    ports' files; `ports` are further ports without input. `exit_when_done` ends the run when all input
+    has been read (pipes to their end) and `linger_s` has passed after that; otherwise it ends on SIGINT
+    or SIGTERM. `seed` is for the program's random numbers. `on_ready` is called once everything
+    listens.
     """
 
     grpc: str | None = "127.0.0.1:9559"
+    tls: TlsFiles | None = None
     pcap_dir: Path | None = None
     ports: tuple[int, ...] = ()
     interfaces: tuple[InterfacePort, ...] = ()
@@ -228,11 +235,21 @@ class LiveSwitch:
         if self.interfaces is not None:
             self.interfaces.start(self.switch)
         if options.grpc is not None:
-            self._server = GrpcServer(self.service, options.grpc)
+            credentials = None if options.tls is None else options.tls.credentials()
+            self._server = GrpcServer(self.service, options.grpc, credentials=credentials)
             await self._server.start()
             self.address = f"{options.grpc.rpartition(':')[0]}:{self._server.port}"
         if self.files is not None:
             self.clock.call_later(int(options.input_delay_s * PS_PER_S), self.files.start)
+
+    def _gnmi(self) -> Callable[[grpc.aio.Server], None]:
+        """Port state, by interface's name or, without one, by port number."""
+        cpu_port = self.switch.config.cpu_port
+        names = {number: f"{number}" for number in self.switch.ports if number != cpu_port}
+        names |= {port.number: port.interface for port in self._options.interfaces}
+        states = PortStates(names, self.switch.port_live)
+        self.service.on_port_state(lambda number, _: states.changed(number))
+        return partial(add_to_server, states)
 
     def _make_interfaces(self) -> Interfaces:
         # Here, as its compiled functions would be made for whatever else runs in this process.
