@@ -11,10 +11,12 @@ import logging
 import os
 import select
 import socket
+import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from sglb.collective.transport.channel import ByteStream
 from sglb.collective.transport.engine import Engine
 from sglb.collective.transport.errors import RendezvousError, WireError
 from sglb.collective.transport.handshake import Incoming, Outgoing, RefusedError
@@ -70,6 +72,13 @@ def prepare(sock: socket.socket, device: str, unsent_bytes: int) -> None:
     if device:
         with suppress(OSError):  # PermissionError: then the address alone decides
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode() + b"\0")
+
+
+def forget_unsent(stream: ByteStream) -> None:
+    """Let the kernel forget what is under way once the stream is closed: it is sent elsewhere."""
+    if isinstance(stream, socket.socket) and stream.family != socket.AF_UNIX:
+        with suppress(OSError):
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 class Pace:

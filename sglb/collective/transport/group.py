@@ -21,6 +21,7 @@ from sglb.collective.transport.connections import (
     Link,
     Pace,
     address_of,
+    forget_unsent,
     prepare,
     watch_link,
 )
@@ -447,6 +448,7 @@ class Group:
         if not channel.open:
             return
         self.engine.forget(channel.stream.fileno())
+        forget_unsent(channel.stream)
         channel.shut()
         peer = channel.host
         assert isinstance(peer, Peer)
