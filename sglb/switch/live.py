@@ -236,7 +236,9 @@ class LiveSwitch:
             self.interfaces.start(self.switch)
         if options.grpc is not None:
             credentials = None if options.tls is None else options.tls.credentials()
-            self._server = GrpcServer(self.service, options.grpc, credentials=credentials)
+            self._server = GrpcServer(
+                self.service, options.grpc, credentials=credentials, beside=(self._gnmi(),)
+            )
             await self._server.start()
             self.address = f"{options.grpc.rpartition(':')[0]}:{self._server.port}"
         if self.files is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NoReturn
 
 import grpc
@@ -154,6 +154,7 @@ class GrpcServer:
 
     Start and stop it on the loop that drives the switch. `credentials` makes it serve TLS.
     `outbox_limit` bounds the stream messages that wait for one slow client; more are dropped.
+    `beside` add other services to the server.
     """
 
     def __init__(
@@ -163,7 +164,9 @@ class GrpcServer:
         *,
         credentials: grpc.ServerCredentials | None = None,
         outbox_limit: int = 10_000,
+        beside: Sequence[Callable[[grpc.aio.Server], None]] = (),
     ) -> None:
+        self._beside = beside
         self.address = address
         self.port = 0
         self._service = service
@@ -182,6 +185,8 @@ class GrpcServer:
         p4r_grpc.add_P4RuntimeServicer_to_server(
             _Servicer(self._service, self._outbox_limit), server
         )
+        for add in self._beside:
+            add(server)
         try:
             if self._credentials is None:
                 self.port = server.add_insecure_port(self.address)
