@@ -99,6 +99,7 @@ def test_a_process_that_ended_is_an_error_at_once(dead: int, memory: bool) -> No
             for channel in list(group.peers[1 - dead].channels.values()):
                 group.engine.forget(channel.stream.fileno())
                 channel.shut()
+            group._dialing.close()
             group._doors.close()
         with pytest.raises(PeerLostError, match=f"rank {dead} has ended"):
             waiting.wait(10)
