@@ -90,7 +90,7 @@ def _operations(size: int, ranks: int) -> dict[str, Callable[[dist.ProcessGroup]
 def _counts(size: int, quick: bool) -> tuple[int, int]:
     """Batches, and iterations of each."""
     iterations = max(1, min(40, (8 << 20) // size))
-    return (5 if quick else 15 if size <= 16 << 20 else 7), iterations
+    return (5 if quick or size > 16 << 20 else 15), iterations
 
 
 def _measure(

@@ -39,7 +39,7 @@ class Staged:
     ) -> None:
         if tensor.layout is not torch.strided:
             raise ValueError(f"reccl takes strided tensors here, not {tensor.layout}")
-        plain = tensor.detach()
+        plain = tensor.detach() if tensor.requires_grad else tensor
         self._stream: torch.Stream | None = None
         host = plain
         if plain.device.type != "cpu":

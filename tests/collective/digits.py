@@ -1,8 +1,9 @@
 """Trains a small network on scikit-learn's digits with DistributedDataParallel; a process for each rank.
 
-`digits.py RANKS STEPS [SEED]` prints as JSON: the loss of every step as hexadecimal floating point, a
-hash of the weights of each rank, and how often connections of each failed over. With a seed, connections
-over two rails are cut at random moments at either end, while gradients are under way.
+`digits.py RANKS STEPS SEED...` trains anew for each seed and prints a list as JSON: the loss of every
+step as hexadecimal floating point, a hash of the weights of each rank, and how often connections of each
+failed over. With a seed other than 0, connections over two rails are cut at random moments at either
+end, while gradients are under way.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -69,7 +71,7 @@ class Cuts(threading.Thread):
                     stream.shutdown(socket.SHUT_RDWR)
 
 
-def train(rank: int, ranks: int, steps: int, seed: int | None, folder: str) -> None:
+def train(rank: int, ranks: int, steps: int, seed: int, folder: str) -> None:
     """One rank; leaves what it found in the folder."""
     logging.getLogger("sglb.collective").setLevel(logging.ERROR)
     torch.set_num_threads(1)
@@ -85,7 +87,7 @@ def train(rank: int, ranks: int, steps: int, seed: int | None, folder: str) -> N
     )
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     order = torch.Generator().manual_seed(5)
-    cuts = None if seed is None else Cuts(group, seed)
+    cuts = Cuts(group, seed) if seed else None
     if cuts is not None:
         cuts.start()
     losses = []
@@ -108,8 +110,8 @@ def train(rank: int, ranks: int, steps: int, seed: int | None, folder: str) -> N
     Path(folder, f"{rank}.json").write_text(json.dumps([losses, weights.hexdigest(), failovers]))
 
 
-def main(ranks: int, steps: int, seed: int | None) -> None:
-    """Forks the ranks, prints what they found."""
+def run(ranks: int, steps: int, seed: int) -> dict[str, Any]:
+    """Forks the ranks; what they found."""
     with tempfile.TemporaryDirectory() as folder:
         context = torch.multiprocessing.get_context("fork")
         made = [
@@ -123,8 +125,9 @@ def main(ranks: int, steps: int, seed: int | None) -> None:
         found = [json.loads(Path(folder, f"{rank}.json").read_text()) for rank in range(ranks)]
     losses, weights, failovers = zip(*found, strict=True)
     assert all(one == losses[0] for one in losses)
-    json.dump({"losses": losses[0], "weights": weights, "failovers": failovers}, sys.stdout)
+    return {"losses": losses[0], "weights": weights, "failovers": failovers}
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else None)
+    RANKS, STEPS, *SEEDS = map(int, sys.argv[1:])
+    json.dump([run(RANKS, STEPS, seed) for seed in SEEDS], sys.stdout)

@@ -92,6 +92,19 @@ def test_premultiplied_sums_scale_each_input() -> None:
     run(2, body)
 
 
+def test_minimum_and_maximum_pass_on_that_something_is_no_number() -> None:
+    def body(group: ReCCL) -> None:
+        for rank in range(2):
+            for dtype in (torch.float32, torch.bfloat16):
+                for op in (ReduceOp.MIN, ReduceOp.MAX):
+                    tensor = torch.tensor([float("nan") if group.rank() == rank else 1.0, 2.0])
+                    tensor = tensor.to(dtype)
+                    group.allreduce([tensor], _sync(AllreduceOptions, reduceOp=op))
+                    assert tensor.isnan().tolist() == [True, False]
+
+    run(2, body)
+
+
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [

@@ -24,8 +24,7 @@ def _program(name: str, *arguments: object) -> Any:
 
 def test_training_through_cuts_gives_the_same_bits_at_every_step() -> None:
     """Hundreds of steps of a network that learns, with two rails that are cut over and over."""
-    calm = _program("digits.py", 2, STEPS)
-    cut = _program("digits.py", 2, STEPS, 1)
+    calm, cut = _program("digits.py", 2, STEPS, 0, 1)
     assert sum(cut["failovers"]) > 20
     assert cut["losses"] == calm["losses"]
     assert len(calm["losses"]) == STEPS
