@@ -17,6 +17,7 @@ import argparse
 import json
 import multiprocessing as mp
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -309,6 +310,7 @@ def main() -> None:
     reason = rail_lab.why_not()
     if reason:
         sys.exit(f"bench/collective_faults.py {reason}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the lab is removed
     numbers = [2] if options.quick else [int(n) for n in options.rails.split(",")]
     size = (64 if options.quick else options.mb) << 20
     figures = []
