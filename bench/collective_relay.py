@@ -5,8 +5,8 @@
 Two hosts (network namespaces) on one switch, `--ranks` ranks on each, every rank with a rail of its own;
 each exchanges `--mb` with its counterpart on the other host, both ways, all at the same time: once as it
 is, then with rail 0 of the first host off the switch. Spread evenly the second takes n/(n-1) of the
-first, all through one neighbour 2 of it. Shown beside that: how much each neighbour passed on. `--quick`:
-3 ranks, 8 MB.
+first, all through one neighbour 2 of it. Shown beside that: how much each neighbour passed on.
+`--quick`: 3 ranks, 8 MB.
 """
 
 from __future__ import annotations

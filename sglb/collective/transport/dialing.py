@@ -11,7 +11,6 @@ import errno
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sglb.collective.transport.channel import Channel
@@ -21,9 +20,9 @@ from sglb.collective.transport.failback import Comeback
 from sglb.collective.transport.handshake import Outgoing, group_id
 from sglb.collective.transport.lending import Lending
 from sglb.collective.transport.memory import MemoryStream, discard
-from sglb.collective.transport.rails import Rail
+from sglb.collective.transport.places import NO_RAIL, Slot
 from sglb.collective.transport.relay import hop_hello
-from sglb.collective.transport.rendezvous import Met, RailRecord
+from sglb.collective.transport.rendezvous import Met
 from sglb.collective.transport.wire import (
     HOP_CHANNEL,
     MEMORY_CHANNEL,
@@ -35,43 +34,10 @@ from sglb.collective.transport.wire import (
 if TYPE_CHECKING:
     from sglb.collective.transport.group import Group
 
-NO_RAIL = -1
 #: What a port, or a door, of a process that has ended answers.
 _CLOSED = (ConnectionRefusedError, FileNotFoundError)
 #: Attempts over shared memory after which ranks of one host try their rails.
 _MEMORY_ATTEMPTS = 2
-
-
-@dataclass(slots=True)
-class Slot:
-    """A channel that should be: `index` toward `peer`, from own rail to one of its, or without one."""
-
-    peer: int
-    index: int
-    rail: int  # NO_RAIL: over memory or through `via`
-    remote: int
-    comeback: Comeback
-    via: int | None = None
-    epoch: int = 0
-    channel: Channel | None = None
-    greeting: Greeting | None = None
-    attempts: int = 0
-    last_error: str = ""
-    last_progress: float = field(default_factory=time.monotonic)
-
-
-def pair_rails(mine: list[Rail], theirs: tuple[RailRecord, ...]) -> list[tuple[int, int]]:
-    """(own, remote) rails of the channels: each rail of the side that has more stands in one."""
-    left = set(range(len(theirs)))
-    pairs = []
-    for own, rail in enumerate(mine):
-        near = [r for r in sorted(left) if rail.shares_network(theirs[r].address)]
-        same = [own] if own in left else []
-        choice = same if same and (own in near or not near) else near
-        remote = choice[0] if choice else own % len(theirs)
-        left.discard(remote)
-        pairs.append((own, remote))
-    return pairs + [(remote % len(mine), remote) for remote in sorted(left)]
 
 
 class Dialing:
@@ -87,10 +53,10 @@ class Dialing:
         for rank, slots in self._slots.items():
             if rank < group.rank:
                 continue  # it connects
-            if group.shares_memory(rank):
+            if group.places.shares_memory(rank):
                 comeback = Comeback(group.settings, now)
                 slots[MEMORY_CHANNEL] = Slot(rank, MEMORY_CHANNEL, NO_RAIL, NO_RAIL, comeback)
-            pairs = group.pairs_to(rank)
+            pairs = group.places.pairs_to(rank)
             for index in range(len(pairs) * group.settings.channels_per_rail):
                 rail, remote = pairs[index % len(pairs)]
                 slots[index] = Slot(rank, index, rail, remote, Comeback(group.settings, now))
@@ -154,10 +120,10 @@ class Dialing:
             return
         self._next_probe[rank] = now + group.settings.retry_s
         try:
-            if group.shares_memory(rank):
+            if group.places.shares_memory(rank):
                 knock(self._met.records[rank].door).close()
                 return
-            own, remote = group.pairs_to(rank)[0]
+            own, remote = group.places.pairs_to(rank)[0]
             sock = self._connect(rank, own, remote)
         except OSError as error:
             self._probed(rank, error)
@@ -192,7 +158,7 @@ class Dialing:
     def _detour(self, rank: int, slots: dict[int, Slot]) -> None:
         """Open ways through others while no own way leads to a peer; close them when one does."""
         group = self._group
-        if rank < group.rank or group.shares_memory(rank) or not group.settings.relay:
+        if rank < group.rank or group.places.shares_memory(rank) or not group.settings.relay:
             return
         direct = [s for s in slots.values() if s.via is None]
         if self.direct(rank):
@@ -205,7 +171,7 @@ class Dialing:
             return
         if not all(s.attempts for s in direct) or group.peers[rank].leaving:
             return
-        for via in group.neighbours(rank):
+        for via in group.places.neighbours(rank):
             index = RELAY_CHANNEL + via
             if index not in slots:
                 comeback = Comeback(group.settings, time.monotonic())
@@ -234,7 +200,11 @@ class Dialing:
         over = peer.leaving or peer.gone is not None
         if slot.peer < group.rank or over or now < slot.comeback.next_try:
             return
-        if slot.rail != NO_RAIL and group.is_remote(slot.peer) and not group.carrier[slot.rail]:
+        if (
+            slot.rail != NO_RAIL
+            and group.places.is_remote(slot.peer)
+            and not group.carrier[slot.rail]
+        ):
             slot.attempts += 1
             slot.last_error = "no carrier"
             slot.comeback.failed(now)
@@ -283,12 +253,12 @@ class Dialing:
         group = self._group
         side = Outgoing(self._met.secret, hop_hello(group, via, slot.peer + 1))
         link: Link
-        if group.shares_memory(via):
+        if group.places.shares_memory(via):
             link, memory = self._open_memory(via, side.nonce)
             inner: Link = memory
             nonce = side.nonce
         else:
-            pairs = [pair for pair in group.pairs_to(via) if group.carrier[pair[0]]]
+            pairs = [pair for pair in group.places.pairs_to(via) if group.carrier[pair[0]]]
             if not pairs:
                 raise OSError(errno.ENETDOWN, "no rail has a carrier")
             own, remote = pairs[(via + slot.attempts) % len(pairs)]
@@ -314,7 +284,7 @@ class Dialing:
         record = self._met.records[rank].rails[remote]
         return dial(
             group.rails[own],
-            group.device_toward(rank, own),
+            group.places.device_toward(rank, own),
             record.address,
             record.port,
             group.settings.unsent_bytes,
@@ -379,7 +349,7 @@ class Dialing:
     def _failed(self, slot: Slot, error: Exception) -> None:
         slot.greeting = None
         slot.last_error = str(error) or type(error).__name__
-        name = self._group.names(slot)[0]
+        name = self._group.places.names(slot)[0]
         if slot.attempts.bit_count() == 1:  # 1, 2, 4, 8 ...
             self._group.note(
                 f"{name} to rank {slot.peer}: attempt {slot.attempts}: {slot.last_error}"
@@ -404,7 +374,7 @@ class Dialing:
         """Per rail toward a peer: when something was last acknowledged, and what attempts met."""
         parts = []
         for slot in self.slots_to(rank):
-            mine, theirs = self._group.names(slot)
+            mine, theirs = self._group.places.names(slot)
             last = f"last progress {now - slot.last_progress:.1f} s ago"
             why = slot.last_error or "waiting for the peer to connect"
             parts.append(f"rail {mine}-{theirs}: {last}, {why}")

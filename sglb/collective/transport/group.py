@@ -25,7 +25,7 @@ from sglb.collective.transport.connections import (
     prepare,
     watch_link,
 )
-from sglb.collective.transport.dialing import NO_RAIL, Dialing, Slot, pair_rails
+from sglb.collective.transport.dialing import Dialing
 from sglb.collective.transport.engine import Engine
 from sglb.collective.transport.errors import (
     AbortedError,
@@ -41,6 +41,7 @@ from sglb.collective.transport.matching import Matching
 from sglb.collective.transport.memory import MemoryStream
 from sglb.collective.transport.messages import Transfer
 from sglb.collective.transport.peer import Peer
+from sglb.collective.transport.places import NO_RAIL, Places, Slot
 from sglb.collective.transport.rails import CarrierWatch, Rail
 from sglb.collective.transport.relay import Relays
 from sglb.collective.transport.rendezvous import Met
@@ -84,6 +85,7 @@ class Group:
         self.past: dict[str, list[int]] = {}
         self.carrier = [True] * len(rails)
         self._met: Met | None = None
+        self.places: Places
         self._done: list[Transfer] = []
         self._ready: list[Channel] = []
         self._touched: dict[int, Peer] = {}
@@ -91,7 +93,7 @@ class Group:
         self._lendings: list[tuple[Channel, Lending]] = []
         self._armed = False
         self._active = False
-        self._tick_at = 0.0
+        self._tick_at = time.monotonic()
         self._tick_s = settings.detection_s / _TICKS_A_BOUND
         self._doors = Doors(self.engine, settings.handshake_s, self._greet, self._admitted)
         self.health = Health(settings)
@@ -111,6 +113,7 @@ class Group:
                 if record.rank != self.rank:
                     peer = Peer(self, record.rank, self.rank, self.settings)
                     self.peers[record.rank] = peer
+            self.places = Places(self.rank, self.rails, self.settings, met)
             self._dialing = Dialing(self, met)
             for number, door in enumerate(doors):
                 self._doors.open(door, number if number < len(self.rails) else DOOR)
@@ -182,7 +185,7 @@ class Group:
         elif isinstance(link, socket.socket):
             # Where networks differ the route back need not be this rail's.
             near = rail >= 0 and self.rails[rail].shares_network(address_of(link))
-            device = self.device_toward(hello.source, rail) if near else ""
+            device = self.places.device_toward(hello.source, rail) if near else ""
             prepare(link, device, self.settings.unsent_bytes)
         peer = self.peers[hello.source]
         current = peer.channels.get(hello.channel)
@@ -200,32 +203,6 @@ class Group:
         assert self._met is not None
         return self._met
 
-    def is_remote(self, rank: int) -> bool:
-        """Whether a rank is on another host."""
-        return self.met.records[rank].host != self.met.records[self.rank].host
-
-    def shares_memory(self, rank: int) -> bool:
-        """Whether a rank can be reached over shared memory."""
-        mine, theirs = self.met.records[self.rank], self.met.records[rank]
-        return mine.host == theirs.host and bool(mine.door and theirs.door)
-
-    def neighbours(self, rank: int) -> list[int]:
-        """Ranks that share memory with this one or with a peer, and may pass on between them."""
-        records = self.met.records
-        doors = {r.rank for r in records if r.door} - {self.rank, rank}
-        hosts = (records[self.rank].host, records[rank].host)
-        here = bool(records[self.rank].door)
-        there = bool(records[rank].door)
-        return [
-            r
-            for r in sorted(doors)
-            if (records[r].host == hosts[0] and here) or (records[r].host == hosts[1] and there)
-        ]
-
-    def pairs_to(self, rank: int) -> list[tuple[int, int]]:
-        """(own, remote) rails of channels to a rank."""
-        return pair_rails(self.rails, self.met.records[rank].rails)
-
     def live_pairs(self, rank: int) -> list[tuple[int, int]]:
         """(own, remote) rails over which a rank is reached now."""
         assert self._dialing is not None
@@ -235,26 +212,11 @@ class Group:
             if slot.rail != NO_RAIL and slot.channel is not None and slot.channel.up
         ]
 
-    def device_toward(self, rank: int, rail: int) -> str:
-        """The interface to tie a connection to, or ''."""
-        if not self.settings.bind_device or not self.is_remote(rank):
-            return ""
-        return self.rails[rail].device
-
-    def names(self, slot: Slot) -> tuple[str, str]:
-        """How the two ends of a slot are called."""
-        if slot.via is not None:
-            return (f"through rank {slot.via}",) * 2
-        if slot.rail == NO_RAIL:
-            return "local", "local"
-        remote = self.met.records[slot.peer].rails[slot.remote]
-        return self.rails[slot.rail].name, remote.name
-
     def adopt(self, slot: Slot, link: Link, epoch: int, lending: Lending | None = None) -> None:
         """A connection has proved itself: it is a channel now."""
         now = time.monotonic()
         peer = self.peers[slot.peer]
-        names = self.names(slot)
+        names = self.places.names(slot)
         channel = Channel(peer, link, slot.index, epoch, names)
         slot.comeback.opened(now)
         channel.up = slot.comeback.trusted(now) or not any(c.up for c in peer.channels.values())
@@ -511,7 +473,7 @@ class Group:
         if not has:
             self.relays.lost_rail(self.rails[number].name)
         for slot in self._dialing.slots_on(number):
-            if not self.is_remote(slot.peer):
+            if not self.places.is_remote(slot.peer):
                 continue
             if has:
                 slot.comeback.hurry(time.monotonic())

@@ -154,7 +154,7 @@ class Relays:
         own, remote = pairs[self._turn % len(pairs)]
         rail = group.rails[own]
         record = group.met.records[target].rails[remote]
-        device = group.device_toward(target, own)
+        device = group.places.device_toward(target, own)
         sock = dial(rail, device, record.address, record.port, group.settings.unsent_bytes)
         side = Outgoing(group.met.secret, hop_hello(group, target, 0))
         self._greet(sock, side, lambda: self._join(memory, sock, rail.name), memory, b"")

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from sglb.collective.transport import Settings, SettingsError
 from sglb.collective.transport.balance import may_take
-from sglb.collective.transport.dialing import pair_rails
 from sglb.collective.transport.failback import Comeback
 from sglb.collective.transport.failover import parse_tcp_info
+from sglb.collective.transport.places import pair_rails
 from sglb.collective.transport.rails import Rail, parse_link_messages
 from sglb.collective.transport.rendezvous import RailRecord
 
