@@ -18,7 +18,9 @@ $(VENV)/.ready: requirements.txt pyproject.toml
 collective: $(VENV)/.collective
 
 $(VENV)/.collective: $(VENV)/.ready requirements-collective.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements-collective.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-collective.txt
+	@# Only the file of its digits is used, so it comes without what it stands on.
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps scikit-learn==1.9.1
 	@touch $@
 
 demo: setup
