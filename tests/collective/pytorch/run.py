@@ -72,7 +72,7 @@ def page(outcomes: dict[str, tuple[str, Outcome]]) -> str:
     for what, title in (("passed", "Passed"), ("failed", "Failed"), ("skipped", "Not applicable")):
         if sets[what]:
             head = "under the name" if what == "passed" else "why, in the suite's words"
-            text += f"\n## {title}\n\n| {head} | cases | `test_...` |\n|---|---|---|\n"
+            text += f"\n### {title}\n\n| {head} | cases | `test_...` |\n|---|---|---|\n"
             for key, names in sorted(sets[what].items(), key=lambda item: -len(item[1])):
                 text += f"| {key.replace('|', '/')} | {len(names)} | {', '.join(names)} |\n"
     return text
