@@ -235,9 +235,9 @@ class Dialing:
 
     def _dial_rail(self, slot: Slot) -> None:
         theirs = self._met.records[slot.peer].rails
-        remote = slot.remote
+        remote = slot.home
         if not self._group.peers[slot.peer].channels:
-            remote = (slot.remote + slot.attempts - 1) % len(theirs)
+            remote = (slot.home + slot.attempts - 1) % len(theirs)
         sock = self._connect(slot.peer, slot.rail, remote)
 
         def done(greeting: Greeting) -> None:
@@ -258,9 +258,9 @@ class Dialing:
             inner: Link = memory
             nonce = side.nonce
         else:
-            pairs = [pair for pair in group.places.pairs_to(via) if group.carrier[pair[0]]]
+            pairs = group.live_pairs(via)
             if not pairs:
-                raise OSError(errno.ENETDOWN, "no rail has a carrier")
+                raise OSError(errno.ENETDOWN, "no rail of this rank reaches it")
             own, remote = pairs[(via + slot.attempts) % len(pairs)]
             link = inner = self._connect(via, own, remote)
             nonce = b""

@@ -224,6 +224,7 @@ class Group:
         peer.ledger.opened(channel)
         peer.cut_since = None
         slot.channel = channel
+        slot.attempts = 0
         watch_link(self.engine, link, partial(self._on_channel, channel))
         self._fit(channel, link, lending)
         self._touched[peer.rank] = peer

@@ -31,9 +31,13 @@ class Slot:
     epoch: int = 0
     channel: Channel | None = None
     greeting: Greeting | None = None
-    attempts: int = 0
+    attempts: int = 0  # since it last stood
     last_error: str = ""
     last_progress: float = field(default_factory=time.monotonic)
+    home: int = field(init=False)  # the remote rail that is tried first
+
+    def __post_init__(self) -> None:
+        self.home = self.remote
 
 
 def pair_rails(mine: list[Rail], theirs: tuple[RailRecord, ...]) -> list[tuple[int, int]]:
