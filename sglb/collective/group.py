@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from multiprocessing.util import Finalize
 from typing import Any
 
 from torch._C._distributed_c10d import Store
@@ -61,6 +62,9 @@ class Group:
         self.number = 0  #: of the operation that was called last
         self._numbering = threading.Lock()
         self._lane = Lane(f"reccl-{rank}")
+        # A program that ends without destroy_process_group still delivers what it has sent. Unlike
+        # atexit this also works in processes that multiprocessing has forked.
+        self._at_exit = Finalize(None, self.transport.close, exitpriority=1)
 
     def start(
         self, call: Call, body: Body, result: list[Any], *, sync: bool, timeout_s: float | None
@@ -136,6 +140,7 @@ class Group:
 
     def close(self) -> None:
         """Finishes asynchronous operations, then the transport."""
+        self._at_exit.cancel()
         self._lane.close()
         self.transport.close()
 

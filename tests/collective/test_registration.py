@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -62,3 +63,9 @@ dist.destroy_process_group()
         "reccl takes pg_options of",
         "reccl reccl reccl [1.0, 1.0, 1.0]",
     ]
+
+
+def test_a_rank_may_end_as_soon_as_it_has_sent() -> None:
+    program = Path(__file__).with_name("leaving.py")
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")  # no connection was lost without a good-bye
