@@ -75,10 +75,17 @@ class ActionCodec:
 
     def encode(self, args: Sequence[int]) -> p4r.Action:
         """The canonical message."""
-        action = p4r.Action(action_id=self.id)
-        for param, value in zip(self._params, args, strict=True):
-            action.params.add(param_id=param.id, value=param.encode(value))
+        action = p4r.Action()
+        self.fill(action, args)
         return action
+
+    def fill(self, action: p4r.Action, args: Sequence[int]) -> None:
+        """Writes the canonical message."""
+        action.action_id = self.id
+        for param, value in zip(self._params, args, strict=True):
+            made = action.params.add()
+            made.param_id = param.id
+            made.value = param.encode(value)
 
     def _bad(self, text: str) -> P4RuntimeError:
         return P4RuntimeError(Code.INVALID_ARGUMENT, f"action {self.name}: {text}")
@@ -121,8 +128,12 @@ class ActionSet:
 
     def encode(self, call: ActionCall) -> p4r.Action | None:
         """The message of a call; None for an action that P4Info doesn't show (`@hidden`)."""
-        codec = self._actions.get(call.action_id)
+        codec = self.shown(call)
         return None if codec is None else codec.encode(call.args)
+
+    def shown(self, call: ActionCall) -> ActionCodec | None:
+        """The codec of a call's action; None for one that P4Info doesn't show (`@hidden`)."""
+        return self._actions.get(call.action_id)
 
     def _denied(self, codec: ActionCodec, text: str) -> P4RuntimeError:
         return P4RuntimeError(Code.PERMISSION_DENIED, f"{self._where}: {codec.name} {text}")

@@ -31,7 +31,7 @@ def _key_message(table: TableBinding, entry: TableEntry) -> p4r.TableEntry:
         table_id=table.info.preamble.id, priority=entry.priority, is_default_action=not entry.hit
     )
     if entry.hit:
-        message.match.extend(table.keys.encode(entry.key))
+        table.keys.fill(message.match, entry.key)
     return message
 
 

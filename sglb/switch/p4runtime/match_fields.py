@@ -6,6 +6,8 @@ P4Runtime 1.5, "Match Format": a don't-care field is left out, bits outside a ma
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import Protocol
 
 from finsy.proto import p4i, p4r
 
@@ -21,6 +23,12 @@ KINDS = {
     p4i.MatchField.RANGE: "range",
     p4i.MatchField.OPTIONAL: "optional",
 }
+
+
+class _Matches(Protocol):
+    """A repeated `FieldMatch` of a message."""
+
+    def add(self) -> p4r.FieldMatch: ...
 
 
 class FieldCodec:
@@ -47,7 +55,7 @@ class FieldCodec:
                 "this target has"
             )
 
-    @property
+    @cached_property
     def dont_care(self) -> MatchField:
         """The device's match field for a field left out (of kinds that have one)."""
         match self.kind:
@@ -131,11 +139,9 @@ class FieldCodec:
 
     # --- to the controller ------------------------------------------------------------------------
 
-    def encode(self, field: MatchField) -> p4r.FieldMatch | None:
-        """The canonical message; None for don't care."""
-        if self.kind != "exact" and field == self.dont_care:
-            return None
-        match = p4r.FieldMatch(field_id=self.id)
+    def fill(self, match: p4r.FieldMatch, field: MatchField) -> None:
+        """Writes the canonical message of a field that matters."""
+        match.field_id = self.id
         if isinstance(field, tuple):
             first, second = field
             if self.kind == "lpm":
@@ -154,7 +160,6 @@ class FieldCodec:
                 match.exact.value = self._bytes(field)
             else:
                 match.optional.value = self._bytes(field)
-        return match
 
     def _bytes(self, value: int) -> bytes:
         if self._translator is not None:
@@ -216,7 +221,8 @@ class MatchCodec:
                 )
         return tuple(key)
 
-    def encode(self, key: MatchKey) -> list[p4r.FieldMatch]:
-        """The canonical messages of a key, don't-care fields left out."""
-        matches = (f.encode(part) for f, part in zip(self._fields, key, strict=True))
-        return [match for match in matches if match is not None]
+    def fill(self, matches: _Matches, key: MatchKey) -> None:
+        """Adds the canonical messages of a key, don't-care fields left out."""
+        for field, part in zip(self._fields, key, strict=True):
+            if field.kind == "exact" or part != field.dont_care:
+                field.fill(matches.add(), part)

@@ -12,18 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from finsy.proto import p4r
 
 from sglb.switch.clock import PS_PER_NS, Scheduler
 from sglb.switch.digests import DigestList
 from sglb.switch.errors import SwitchError
+from sglb.switch.locking import SwitchLock
 from sglb.switch.p4runtime.arbitration import Arbitration, RoleState, Send, Session
 from sglb.switch.p4runtime.bound import BoundPipeline, TranslationOptions
 from sglb.switch.p4runtime.entity import EntityHandler, Undo, UpdateType
 from sglb.switch.p4runtime.pipeline_config import PipelineConfigs
+from sglb.switch.p4runtime.roles import RoleScope
 from sglb.switch.p4runtime.status import Code, P4RuntimeError, batch_error
 from sglb.switch.tables import Table, TableEntry
 
@@ -128,6 +132,39 @@ class Stream:
             self._send(p4r.StreamMessageResponse(error=reply))
 
 
+class _Reading:
+    """A Read under way. It goes on piece by piece, so that packets pass between two pieces.
+
+    Before a write `finish` takes what is left at once, so that the answer is all of one moment.
+    """
+
+    __slots__ = ("__weakref__", "_ahead", "_lock", "_steps", "errors")
+
+    def __init__(
+        self,
+        steps: Iterator[p4r.Entity],
+        lock: SwitchLock,
+        errors: Sequence[P4RuntimeError | None],
+    ) -> None:
+        self.errors = errors
+        self._ahead: list[p4r.Entity] = []
+        self._steps = steps
+        self._lock = lock
+
+    def take(self, count: int) -> list[p4r.Entity]:
+        """The next entities, empty at the end."""
+        if self._ahead:
+            taken, self._ahead = self._ahead[:count], self._ahead[count:]
+            return taken
+        with self._lock:  # each entity is before or after a packet in another thread
+            return list(islice(self._steps, count))
+
+    def finish(self) -> None:
+        """Reads to the end."""
+        with self._lock:
+            self._ahead += self._steps
+
+
 class P4RuntimeService:
     """All RPCs of P4Runtime for one switch.
 
@@ -155,6 +192,7 @@ class P4RuntimeService:
             switch, clock, self.options.translation, self.options.include_dirs
         )
         self._streams: list[Stream] = []
+        self._readings: WeakSet[_Reading] = WeakSet()
         self._powered = True
         self._power_listeners: list[Callable[[bool], None]] = []
         self._port_listeners: list[Callable[[int, bool], None]] = []
@@ -182,6 +220,7 @@ class P4RuntimeService:
             return
         self._powered = on
         if not on:
+            self._finish_readings()
             for stream in self._streams:
                 stream.break_off()
             self._streams.clear()
@@ -230,6 +269,7 @@ class P4RuntimeService:
             raise P4RuntimeError(
                 Code.PERMISSION_DENIED, f"role {role.name!r} may not push a pipeline"
             )
+        self._finish_readings()
         self._pipelines.set(request)
         return p4r.SetForwardingPipelineConfigResponse()
 
@@ -254,6 +294,8 @@ class P4RuntimeService:
         bound = self._bound()
         if request.atomicity not in _ATOMICITIES:
             raise P4RuntimeError(Code.INVALID_ARGUMENT, f"atomicity {request.atomicity} is unknown")
+        if self._readings:
+            self._finish_readings()
         with self.switch.lock:  # packets in another thread see all of the batch or none
             if request.atomicity == p4r.WriteRequest.CONTINUE_ON_ERROR:
                 self._write_each(bound, role, request.updates)
@@ -305,38 +347,33 @@ class P4RuntimeService:
         return handler.write(UpdateType(update.type), update.entity)
 
     def read(self, request: p4r.ReadRequest) -> Iterator[p4r.ReadResponse]:
-        """Read: all that is found at the time of the call, in chunks.
+        """Read: what the switch holds when the first message is asked for, in messages.
 
-        Raises `P4RuntimeError` at once when the request as a whole is refused. When single requests
-        of the batch are wrong, the iterator gives what the others found and then raises UNKNOWN with
-        one detail per request.
+        Writes that come in between do not show, what packets change meanwhile does. Raises
+        `P4RuntimeError` at once when the request as a whole is refused. When single requests of the
+        batch are wrong, the iterator gives what the others found and then raises UNKNOWN with one
+        detail per request.
         """
         self.check_power()
         self.arbitration.check_device(request.device_id)
         scope = self.arbitration.role(request.role).scope
         bound = self._bound()
-        found: list[p4r.Entity] = []
         errors: list[P4RuntimeError | None] = []
-        for wanted in request.entities:
-            try:
-                handler = _handler(bound, wanted)
-                with self.switch.lock:  # a packet in another thread is before it all or after
-                    entities = list(handler.read(wanted))
-                found += [e for e in entities if scope.allows(handler.object_id(e))]
-                errors.append(None)
-            except (P4RuntimeError, SwitchError) as error:
-                errors.append(_as_p4runtime(error))
-        failure = batch_error("read requests", errors) if any(errors) else None
-        return self._responses(found, failure)
+        reading = _Reading(_find(bound, scope, request.entities, errors), self.switch.lock, errors)
+        self._readings.add(reading)
+        return self._responses(reading)
 
-    def _responses(
-        self, found: Sequence[p4r.Entity], failure: P4RuntimeError | None
-    ) -> Iterator[p4r.ReadResponse]:
-        chunk = self.options.read_chunk
-        for i in range(0, len(found), chunk):
-            yield p4r.ReadResponse(entities=found[i : i + chunk])
-        if failure is not None:
-            raise failure
+    def _responses(self, reading: _Reading) -> Iterator[p4r.ReadResponse]:
+        while found := reading.take(self.options.read_chunk):
+            yield p4r.ReadResponse(entities=found)
+        if any(reading.errors):
+            raise batch_error("read requests", reading.errors)
+
+    def _finish_readings(self) -> None:
+        """Before anything is changed."""
+        for reading in tuple(self._readings):
+            reading.finish()
+        self._readings.clear()
 
     def _bound(self) -> BoundPipeline:
         bound = self._pipelines.current
@@ -456,6 +493,24 @@ def _election_id(
     request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest,
 ) -> p4r.Uint128 | None:
     return request.election_id if request.HasField("election_id") else None
+
+
+def _find(
+    bound: BoundPipeline,
+    scope: RoleScope,
+    requests: Sequence[p4r.Entity],
+    errors: list[P4RuntimeError | None],
+) -> Iterator[p4r.Entity]:
+    """What the requests of a Read select; `errors` gets one element a request."""
+    for wanted in requests:
+        try:
+            handler = _handler(bound, wanted)
+            for entity in handler.read(wanted):
+                if scope.allows(handler.object_id(entity)):
+                    yield entity
+            errors.append(None)
+        except (P4RuntimeError, SwitchError) as error:
+            errors.append(_as_p4runtime(error))
 
 
 def _handler(bound: BoundPipeline, entity: p4r.Entity) -> EntityHandler:

@@ -110,16 +110,18 @@ class TableBinding:
                     + f", not {kind or 'nothing'}"
                 )
 
-    def action_message(self, target: Target) -> p4r.TableAction | None:
-        """The message of what an entry does; None for an action that P4Info doesn't show."""
-        if isinstance(target, MemberRef):
-            return p4r.TableAction(action_profile_member_id=target.member_id)
-        if isinstance(target, GroupRef):
-            return p4r.TableAction(action_profile_group_id=target.group_id)
-        if isinstance(target, OneShot):
-            return p4r.TableAction(action_profile_action_set=self._set_message(target))
-        action = self.actions.encode(target)
-        return None if action is None else p4r.TableAction(action=action)
+    def fill_action(self, message: p4r.TableEntry, target: Target) -> None:
+        """Writes what an entry does; nothing for an action that P4Info doesn't show."""
+        if isinstance(target, ActionCall):
+            codec = self.actions.shown(target)
+            if codec is not None:
+                codec.fill(message.action.action, target.args)
+        elif isinstance(target, MemberRef):
+            message.action.action_profile_member_id = target.member_id
+        elif isinstance(target, GroupRef):
+            message.action.action_profile_group_id = target.group_id
+        else:
+            message.action.action_profile_action_set.CopyFrom(self._set_message(target))
 
     def _set_message(self, target: OneShot) -> p4r.ActionProfileActionSet:
         if isinstance(target, WrittenOneShot):
@@ -386,36 +388,37 @@ class TableHandler:
     def _message(
         self, table: TableBinding, entry: TableEntry, wanted: p4r.TableEntry
     ) -> p4r.Entity:
-        message = p4r.TableEntry(
-            table_id=table.info.preamble.id,
-            priority=entry.priority,
-            action=table.action_message(entry.target),
-            controller_metadata=entry.cookie,
-            metadata=entry.metadata,
-            is_default_action=not entry.hit,
-            idle_timeout_ns=entry.idle_timeout_ns,
-            is_const=entry.is_const,
-        )
+        entity = p4r.Entity()
+        message = entity.table_entry
+        message.table_id = table.info.preamble.id
+        message.priority = entry.priority
+        table.fill_action(message, entry.target)
+        message.controller_metadata = entry.cookie
+        message.metadata = entry.metadata
+        message.is_default_action = not entry.hit
+        message.idle_timeout_ns = entry.idle_timeout_ns
+        message.is_const = entry.is_const
         if entry.hit:
-            message.match.extend(table.keys.encode(entry.key))
+            table.keys.fill(message.match, entry.key)
         if wanted.HasField("time_since_last_hit") and table.has_timeout and entry.hit:
             elapsed_ps = self._clock.now_ps - entry.last_hit_ps
             message.time_since_last_hit.elapsed_ns = elapsed_ps // PS_PER_NS
             message.time_since_last_hit.SetInParent()
         table.resources.fill(message, entry, wanted)
-        return p4r.Entity(table_entry=message)
+        return entity
 
     def idle_message(self, table_id: int, entry: TableEntry) -> p4r.TableEntry:
         """How an idle entry is named in a notification."""
         table = find(self._tables, "table", table_id)
-        return p4r.TableEntry(
+        message = p4r.TableEntry(
             table_id=table_id,
-            match=table.keys.encode(entry.key),
             priority=entry.priority,
             controller_metadata=entry.cookie,
             metadata=entry.metadata,
             idle_timeout_ns=entry.idle_timeout_ns,
         )
+        table.keys.fill(message.match, entry.key)
+        return message
 
 
 def _has_filter(wanted: p4r.TableEntry) -> bool:

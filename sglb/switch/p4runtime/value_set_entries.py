@@ -51,5 +51,5 @@ class ValueSetHandler:
         for value_set in chosen:
             message = p4r.ValueSetEntry(value_set_id=value_set.info.preamble.id)
             for member in value_set.state.members:
-                message.members.add().match.extend(value_set.codec.encode(member))
+                value_set.codec.fill(message.members.add().match, member)
             yield p4r.Entity(value_set_entry=message)

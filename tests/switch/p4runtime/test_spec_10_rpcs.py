@@ -274,6 +274,26 @@ def test_13_4_a_read_has_nothing_of_a_later_write():
     assert [*first.entities, *next(responses).entities] == [bench.entry(1), bench.entry(2)]
 
 
+def test_13_4_nor_does_a_read_end_early_for_it():
+    bench = Kitchen(options=ServiceOptions(read_chunk=1))
+    bench.insert(*(bench.entry(n) for n in (1, 2, 3)))
+    request = p4r.ReadRequest(
+        device_id=DEVICE, entities=[table_entry(bench.id("exact_t")), p4r.Entity()]
+    )
+    responses = bench.service.read(request)
+    found = list(next(responses).entities)
+    bench.delete(bench.entry(2), bench.entry(3))
+    assert bench.push(Set.VERIFY_AND_COMMIT, pipeline()) == "OK"
+
+    def collect():
+        for response in responses:
+            found.extend(response.entities)
+
+    names = [Code(d.canonical_code).name for d in failure(collect).details]
+    assert found == [bench.entry(1), bench.entry(2), bench.entry(3)]
+    assert names == ["OK", "INVALID_ARGUMENT"]
+
+
 # --- 14 SetForwardingPipelineConfig ---------------------------------------------------------------
 
 
