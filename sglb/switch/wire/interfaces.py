@@ -262,6 +262,9 @@ class Interfaces:
             return
         if self._switch.port(port.number).up != change.up:
             _log.info("port %d (%s) is %s", port.number, port.interface, _state(change.up))
+            if change.up:
+                # That it was down would otherwise be told in place of sending the first frame.
+                self._attached[port.number].socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             self._switch.set_port_state(port.number, change.up)
 
 

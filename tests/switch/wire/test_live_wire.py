@@ -1,0 +1,359 @@
+"""`sglb switch` on veth between namespaces, with real packets."""
+
+import asyncio
+import signal
+import struct
+import subprocess
+import threading
+import time
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import finsy as fy
+import pytest
+from finsy import GNMIClient, GNMIPath
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Dot1Q, Ether
+from scapy.packet import Raw
+from wire_kit import SGLB, frames, lab, run, silent, why_not
+
+from sglb.p4.compiler import compile as compile_p4
+from sglb.switch.clock import PS_PER_MS
+from sglb.switch.config import SwitchConfig
+from sglb.switch.live import LiveSwitch, ServeOptions
+from sglb.switch.pcap import read_pcap
+from sglb.switch.pktgen import TimerApp
+from sglb.switch.ports import DropReason
+from sglb.switch.wire.port import InterfacePort
+
+pytestmark = [pytest.mark.live, pytest.mark.skipif(bool(why_not()), reason=why_not())]
+
+PROGRAM = Path(__file__).with_name("wire.p4")
+
+
+def start(net, *extra):
+    ports = [f"--port={n}:{net.port(n)}" for n in net.hosts]
+    return net.switch(str(PROGRAM), *ports, "--grpc=127.0.0.1:0", *extra)
+
+
+def to(port, payload=b"", **fields):
+    """A frame that the program sends to a port: its destination address names it."""
+    return bytes(
+        Ether(
+            dst=f"04:00:00:00:{port >> 8:02x}:{port & 255:02x}", src="02:00:00:00:00:aa", **fields
+        )
+        / payload
+    )
+
+
+def plain(port, size=60, mark=0):
+    return to(port, Raw(bytes([mark]) * (size - 14)), type=0x9000)
+
+
+@pytest.fixture(scope="module")
+def pair():
+    with lab(2) as net:
+        start(net)
+        yield net
+
+
+def test_frames_of_all_lengths_come_out_as_they_went_in(pair):
+    one, two = pair.wire(1), pair.wire(2)
+    sent = [plain(2, size, size % 251) for size in (14, 15, 60, 61, 1500, 1513, 1514)]
+    for frame in sent:
+        one.send(frame)
+    assert frames(two, len(sent)) == sent
+    assert silent(one)  # none comes back to its sender
+    two.send(plain(1))
+    assert frames(one, 1) == [plain(1)]
+
+
+def test_long_frames_find_room_beside_their_row():
+    with lab(2) as net:
+        for number in (1, 2):
+            run("ip", "-n", net.hosts[number], "link", "set", "eth0", "mtu", "9000")
+            run("ip", "link", "set", net.port(number), "mtu", "9000")
+        start(net)
+        one, two = net.wire(1), net.wire(2)
+        sent = [plain(2, size, 7) for size in (1599, 1600, 1601, 1602, 1700, 4000, 9014)]
+        for frame in sent * 3:
+            one.send(frame)
+        assert frames(two, len(sent) * 3) == sent * 3
+
+
+def test_a_tag_stays_where_it_was(pair):
+    one, two = pair.wire(1), pair.wire(2)
+    tagged = bytes(Ether(dst="04:00:00:00:00:02", src="02:00:00:00:00:aa") / Dot1Q(vlan=42, prio=5))
+    tagged += b"inside a tagged frame"
+    one.send(tagged)
+    # The far end's kernel takes the tag out again; it is told beside the frame.
+    two.setsockopt(263, 8, 1)
+    frame, ancillary, *_ = two.recvmsg(2000, 200)
+    (_, _, data), *_ = ancillary
+    status, _, _, _, _, tci, tpid = struct.unpack("IIIHHHH", data)
+    assert status & 0x10
+    assert (tci, tpid) == (5 << 13 | 42, 0x8100)
+    assert frame == tagged[:12] + tagged[16:]
+
+
+def test_checksums_that_a_host_leaves_to_its_card_are_done(pair):
+    two = pair.wire(2)
+    for number in (
+        1,
+        2,
+    ):  # no neighbour discovery: the other is known, by an address for the program
+        other = 3 - number
+        run(
+            *f"ip -n {pair.hosts[number]} neigh replace 10.0.0.{other} "
+            f"lladdr 04:00:00:00:00:0{other} dev eth0".split()
+        )
+
+    def talk():
+        import socket
+
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+            out.sendto(b"an odd number of bytes.", ("10.0.0.2", 2000))
+            out.sendto(b"an even number of bytes.", ("10.0.0.2", 2000))
+
+    pair.in_namespace(pair.hosts[1], talk)
+    for frame in frames(two, 2):
+        found = Ether(frame)
+        expected = Ether(frame)
+        del expected[UDP].chksum, expected[IP].chksum
+        expected = Ether(bytes(expected))
+        assert found[UDP].chksum == expected[UDP].chksum
+        assert found[UDP].chksum != 0
+
+
+def within(net, ports, test, rates=None, **options):
+    """Runs `test(live)` beside a switch of this process."""
+    program = compile_p4(PROGRAM)
+
+    async def serve():
+        interfaces = tuple(InterfacePort(n, net.port(n), (rates or {}).get(n)) for n in ports)
+        config = SwitchConfig(
+            ingress_latency_ps=0, egress_latency_ps=0, port_down_detection_ps=0,
+            port_up_detection_ps=0, **options,
+        )  # fmt: skip
+        chosen = ServeOptions(grpc="127.0.0.1:0", interfaces=interfaces, switch=config)
+        async with LiveSwitch(program, chosen) as live:
+            await asyncio.wait_for(test(live), 60)
+
+    asyncio.run(serve())
+
+
+@asynccontextmanager
+async def controller(live, tmp_path):
+    info = tmp_path / "p4info.txtpb"
+    info.write_text(str(live.switch.program.p4info))
+    options = fy.SwitchOptions(p4info=info, device_id=1)
+    async with fy.Switch("s1", live.address, options) as switch:
+        yield switch
+
+
+@pytest.fixture(scope="module")
+def bare():
+    with lab(2) as net:
+        yield net
+
+
+def test_packet_in_and_out(bare, tmp_path):
+    one = bare.wire(1)
+
+    async def test(live):
+        async with controller(live, tmp_path) as switch:
+            packets = switch.read_packets()
+            arrival = asyncio.ensure_future(anext(packets))
+            await asyncio.sleep(0)
+            await switch.write([fy.P4PacketOut(b"from the controller", egress_port=1, pad=0)])
+            assert await asyncio.to_thread(frames, one, 1) == [b"from the controller"]
+            for_controller = to(0x1FE, Raw(b"hello"), type=0x9001)
+            one.send(for_controller)
+            packet = await arrival
+            assert (packet["ingress_port"], packet.payload) == (1, for_controller)
+            await packets.aclose()
+
+    within(bare, (1, 2), test)
+
+
+def test_digests(bare, tmp_path):
+    one = bare.wire(1)
+
+    async def test(live):
+        async with controller(live, tmp_path) as switch:
+            await switch.write([+fy.P4DigestEntry("seen_t", max_list_size=1)])
+            digests = switch.read_digests("seen_t")
+            arrival = asyncio.ensure_future(anext(digests))
+            await asyncio.sleep(0)
+            one.send(to(2, Raw(b"seen"), type=0x9002))
+            assert (await arrival).data == [{"src": 0x0200000000AA}]
+            await digests.aclose()
+
+    within(bare, (1, 2), test)
+
+
+def test_a_packet_sees_all_of_a_write_or_none(bare, tmp_path):
+    one, two = bare.wire(1), bare.wire(2)
+
+    def entries(value):
+        return [
+            fy.P4TableEntry(
+                "first", match=fy.Match(type=0x9000), action=fy.Action("set", src=value)
+            ),
+            fy.P4TableEntry(
+                "second", match=fy.Match(type=0x9000), action=fy.Action("mark", dst=value)
+            ),
+        ]
+
+    def flood(stop):
+        while not stop.is_set():
+            for _ in range(50):
+                one.send(plain(2))
+
+    async def test(live):
+        async with controller(live, tmp_path) as switch:
+            await switch.write([+entry for entry in entries(0)])
+            stop = threading.Event()
+            sender = asyncio.create_task(asyncio.to_thread(flood, stop))
+            for value in range(1, 101):
+                await switch.write([~entry for entry in entries(value)])
+            stop.set()
+            await sender
+
+    seen = []
+
+    def listen():
+        two.settimeout(1)
+        with suppress(TimeoutError):
+            while True:
+                seen.append(two.recv(2000))
+
+    two.setsockopt(1, 33, 32 << 20)  # SO_RCVBUFFORCE
+    listener = threading.Thread(target=listen)
+    listener.start()
+    within(bare, (1, 2), test)
+    listener.join()
+    assert all(frame[:6] == frame[6:12] for frame in seen)
+    assert len({frame[:6] for frame in seen}) > 10  # the writes did come between packets
+
+
+def test_the_packet_generator_keeps_real_time(bare):
+    two = bare.wire(2)
+
+    async def test(live):
+        began = time.monotonic()
+        app = TimerApp(3, 20 * PS_PER_MS, payload=b"tick", start_ps=20 * PS_PER_MS, batches=5)
+        live.switch.start_generator(app)
+        found = await asyncio.to_thread(frames, two, 5)
+        assert time.monotonic() - began >= 0.1
+        assert [frame[14:] for frame in found] == [
+            bytes((3, 0x10, 0, batch, 0, 0)) + b"tick" for batch in range(5)
+        ]
+
+    within(bare, (1, 2), test)
+
+
+def test_a_port_keeps_its_rate_and_its_queue_drops_the_rest(bare):
+    one, two = bare.wire(1), bare.wire(2)
+
+    async def test(live):
+        # 20 frames of 1250 bytes at 1 Mbit/s: 10 ms each; the queue holds 10 beside the one under way.
+        began = time.monotonic()
+        for _ in range(20):
+            one.send(plain(2, 1250))
+        await asyncio.to_thread(frames, two, 11)
+        took_s = time.monotonic() - began
+        assert took_s >= 0.109
+        await asyncio.sleep(0.05)
+        assert silent(two)
+        core = live.switch.core
+        core.collect()
+        assert live.switch.drops == {DropReason.QUEUE_FULL: 9}
+        assert live.switch.ports[2].counters.tx_packets == 11
+
+    within(bare, (1, 2), test, rates={2: 10**6}, queue_limit_bytes=12_500)
+
+
+def test_carrier_loss_reaches_program_controller_and_gnmi():
+    with lab(3) as net:
+        one = net.wire(1)
+
+        async def test(live):
+            states = []
+            live.service.on_port_state(lambda port, up: states.append((port, up)))
+            async with GNMIClient(live.address) as client:
+                path = GNMIPath(f"interfaces/interface[name={net.port(3)}]/state/oper-status")
+                (now,) = await client.get(path)
+                assert now.value == "UP"
+                subscription = client.subscribe()
+                subscription.on_change(path)
+                assert [u.value async for u in subscription.synchronize()] == ["UP"]
+                updates = subscription.updates()
+                for state, name in (("down", "DOWN"), ("up", "UP")):
+                    await asyncio.to_thread(net.set_host_end, 3, state)
+                    update = await anext(updates)
+                    assert (update.value, update.path["interface", "name"]) == (name, net.port(3))
+            events = await asyncio.to_thread(frames, one, 2)
+            assert [event[12:] for event in events] == [
+                bytes.fromhex("88b6 00 00 0003 0000"),
+                bytes.fromhex("88b6 00 01 0003 0001"),
+            ]
+            assert states == [(3, False), (3, True)]
+
+        within(net, (1, 2, 3), test, port_events=True)
+
+
+def test_an_interface_that_goes_and_comes_back_is_the_port_again():
+    with lab(2) as net:
+        one = net.wire(1)
+
+        async def test(live):
+            run("ip", "link", "del", net.port(2))
+            while live.switch.port_live(2):
+                await asyncio.sleep(0.01)
+            one.send(plain(2))
+            await asyncio.to_thread(net.plug, 2)
+            while not live.switch.port_live(2):
+                await asyncio.sleep(0.01)
+            two = net.wire(2)
+            one.send(plain(2, mark=1))
+            assert await asyncio.to_thread(frames, two, 1) == [plain(2, mark=1)]
+            two.send(plain(1, mark=2))
+            assert await asyncio.to_thread(frames, one, 1) == [plain(1, mark=2)]
+
+        within(net, (1, 2), test)
+
+
+def test_captures_and_a_clean_end(tmp_path):
+    with lab(2) as net:
+        process = start(net, f"--pcap={tmp_path}", "--log-level=info")
+        one, two = net.wire(1), net.wire(2)
+        began_ns = time.time_ns()
+        one.send(plain(2, 70))
+        assert frames(two, 1) == [plain(2, 70)]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        errors = process.stderr.read()
+        assert f"port 1 is interface {net.port(1)}" in errors
+        assert "Traceback" not in errors
+    for name in ("1_in", "2_out"):
+        (packet,) = read_pcap(tmp_path / f"{name}.pcap")
+        assert packet.data == plain(2, 70)
+        assert abs(packet.time_ns - began_ns) < 5e9
+    assert read_pcap(tmp_path / "1_out.pcap") == read_pcap(tmp_path / "2_in.pcap") == []
+
+
+def failure(*arguments, before=()):
+    command = [*before, str(SGLB), "switch", str(PROGRAM), "--grpc=127.0.0.1:0", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def test_mistakes_are_told_in_one_line(bare):
+    assert failure("--port=1:nowhere") == (
+        "error: interface nowhere: there is none of that name here"
+    )
+    plain_user = ("setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw")
+    assert "need the right CAP_NET_RAW" in failure(f"--port=1:{bare.port(1)}", before=plain_user)
