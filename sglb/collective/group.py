@@ -23,7 +23,7 @@ from sglb.collective.transport import (
 )
 from sglb.collective.work import CollectiveWork, Lane
 
-_KEPT_SCRATCH_BYTES = 64 << 20
+_KEPT_SCRATCH_BYTES = 128 << 20
 _TAGGED = 1 << 63  #: streams of tagged messages; operations use those below
 
 Body = Callable[[Exchange], None]

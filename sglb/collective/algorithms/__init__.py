@@ -27,8 +27,8 @@ DIRECT_RANKS = (
 SMALL_BYTES = 16 << 10  #: below, hops cost more than bytes
 #: Two ranks send as much in one hop as in two, more ranks more: so many bytes, halved for each rank.
 AT_ONCE_BYTES = 4 << 20
-_SMALLEST_PIECE = 256 << 10
-_LARGEST_PIECE = 2 << 20
+_SMALLEST_PIECE = 1 << 20
+_LARGEST_PIECE = 4 << 20
 
 
 def _piece_bytes(segment_bytes: int) -> int:

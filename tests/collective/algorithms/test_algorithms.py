@@ -116,6 +116,23 @@ def test_broadcast(size: int, items: int) -> None:
             assert (array == wanted).all()
 
 
+@pytest.mark.parametrize("size", [2, 4, 5])
+def test_pieces_travel_along_a_chain_and_to_the_root(size: int) -> None:
+    data = _data(size, 9001)
+    wanted, total = data[1].copy(), np.sum(data, axis=0)
+    sums = np.empty_like(total)
+
+    def body(x: Rank) -> None:
+        into = _view(sums) if x.rank == 0 else None
+        direct.reduce_in_segments(x, _view(data[x.rank]), into, 0, Sum(np.int64), 4096)
+        ring.broadcast(x, _view(data[x.rank]), 1, 4096)
+
+    run(size, body)
+    assert (sums == total).all()
+    for array in data:
+        assert (array == wanted).all()
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_all_gather_of_blocks_of_different_sizes(size: int) -> None:
     data = [np.full(rank * 700, rank, np.int64) for rank in range(size)]
@@ -130,16 +147,24 @@ def test_all_gather_of_blocks_of_different_sizes(size: int) -> None:
             assert (output == wanted).all()
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("items", [1, 7001, 33_000])
-def test_reduce_scatter_leaves_inputs_as_they_were(size: int, items: int) -> None:
+REDUCE_SCATTERS = {
+    "chosen by size": algorithms.reduce_scatter,
+    "direct": lambda *args: direct.reduce_scatter(*args, 4096),
+    "ring": lambda *args: ring.reduce_scatter(*args, 4096),
+}
+
+
+@pytest.mark.parametrize("name", REDUCE_SCATTERS)
+@pytest.mark.parametrize("size", [2, 3, 5, 9])
+@pytest.mark.parametrize("items", [1, 7001])
+def test_reduce_scatter_leaves_inputs_as_they_were(name: str, size: int, items: int) -> None:
     inputs = [_data(size, items + 17 * rank) for rank in range(size)]  # inputs[target][source]
     before = [[one.copy() for one in row] for row in inputs]
     out = [np.empty(items + 17 * rank, np.int64) for rank in range(size)]
 
     def body(x: Rank) -> None:
         mine = [_view(inputs[target][x.rank]) for target in range(size)]
-        algorithms.reduce_scatter(x, mine, _view(out[x.rank]), Sum(np.int64))
+        REDUCE_SCATTERS[name](x, mine, _view(out[x.rank]), Sum(np.int64))
 
     run(size, body)
     for rank in range(size):
