@@ -62,9 +62,9 @@ class Board:
                 if rank == self._rank or not self._store.check([key]):
                     continue
                 number, fingerprint, text = self._store.get(key).decode().split(" ", 2)
-            except RuntimeError:
+                said[rank] = (int(number), Call(text, int(fingerprint)))
+            except (RuntimeError, ValueError):  # ValueError: not from one of ours
                 continue
-            said[rank] = (int(number), Call(text, int(fingerprint)))
         return said
 
     @staticmethod

@@ -21,9 +21,8 @@ __all__ = [
     "tree",
 ]
 
-DIRECT_RANKS = (
-    8  #: up to so many ranks all talk to all; the memory for that grows with their number
-)
+#: Up to so many ranks all talk to all; the memory for that grows with their number.
+DIRECT_RANKS = 8
 SMALL_BYTES = 16 << 10  #: below, hops cost more than bytes
 #: Two ranks send as much in one hop as in two, more ranks more: so many bytes, halved for each rank.
 AT_ONCE_BYTES = 4 << 20
