@@ -7,7 +7,8 @@ the middle (each in turn), and what arrives at the far end is counted by its int
 forwarders don't look at packets: they are the limit for packet sockets, once with recvmmsg, once with
 TPACKET_V3 rings. Beside frames a second there is the forwarder's CPU time a frame (what the system
 charges its threads, the way into the far end's interface included), which other load on the machine
-disturbs less.
+disturbs less, and the time that a single frame takes on an idle switch, where rings that hand over
+blocks show their price.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ PROGRAM = HERE / "live.p4"
 _BATCH = 64
 _READY_S = 60
 _SETTLE_S = 0.3
+_GAP_S = 0.002  #: between single frames
+_CLONE_NEWNET = 0x40000000
 
 
 def _run(*command: str) -> None:
@@ -106,6 +109,42 @@ class Lab:
         sent, took = json.loads(done.stdout)
         time.sleep(_SETTLE_S)
         return sent / took, (self.arrived() - before) / took
+
+    def latency_us(self, frame_bytes: int, frames: int) -> float:
+        """From sending a frame to its arrival, one at a time, in the median; inf when it gets lost."""
+        ends = [_packet_socket(self.names[0]), _packet_socket(self.names[2])]
+        times = []
+        try:
+            for _ in range(frames):
+                began = time.perf_counter()
+                ends[0].send(frame(frame_bytes))
+                ends[1].recv(2_048)
+                times.append(time.perf_counter() - began)
+                time.sleep(_GAP_S)
+        except TimeoutError:
+            return float("inf")
+        finally:
+            for end in ends:
+                end.close()
+        return statistics.median(times) * 1e6
+
+
+def _packet_socket(namespace: str) -> socket.socket:
+    """A packet socket on eth0 of a namespace."""
+    library = ctypes.CDLL(None)
+    with (
+        Path("/proc/thread-self/ns/net").open() as here,
+        Path(f"/run/netns/{namespace}").open() as to,
+    ):
+        library.setns(to.fileno(), _CLONE_NEWNET)
+        try:
+            found = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+            found.setsockopt(263, 23, 1)  # PACKET_IGNORE_OUTGOING
+            found.bind(("eth0", 3))
+        finally:
+            library.setns(here.fileno(), _CLONE_NEWNET)
+    found.settimeout(1)
+    return found
 
 
 def _await(process: subprocess.Popen[str], ready: str) -> None:
@@ -197,11 +236,14 @@ def forwarders(simple_switch: Path | None, folder: Path) -> dict[str, tuple[list
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Frames/s that came through and were offered, and the forwarder's CPU time a frame, us."""
+    """Frames/s that came through and were offered, the forwarder's CPU time a frame, and how long a
+    single frame takes.
+    """
 
     arrived: float
     offered: float
     cpu_us: float
+    latency_us: float
 
 
 def cpu_s(process: int) -> float:
@@ -223,11 +265,13 @@ def measure(lab: Lab, args: argparse.Namespace, folder: Path) -> dict[str, Rate]
                 offered, arrived = lab.flood(args.frame_bytes, args.seconds, 0)
                 used = cpu_s(process.pid) - began
                 runs.append((arrived, offered, used / args.seconds / arrived * 1e6))
-        found = Rate(*(statistics.median(column) for column in zip(*runs, strict=True)))
+            latency_us = lab.latency_us(args.frame_bytes, args.singles)
+        medians = [statistics.median(column) for column in zip(*runs, strict=True)]
+        found = Rate(*medians, latency_us)
         results[name] = found
         print(
             f"{name}: {found.arrived:,.0f} frames/s of {found.offered:,.0f} offered, "
-            f"{found.cpu_us:.2f} us of CPU a frame",
+            f"{found.cpu_us:.2f} us of CPU a frame, {found.latency_us:.0f} us for a single one",
             flush=True,
         )
     return results
@@ -246,7 +290,7 @@ def main() -> None:
         size, seconds, rate = args.send.split(",")
         print(json.dumps(send(int(size), float(seconds), float(rate))))
         return
-    args.seconds, args.runs = (1.0, 1) if args.quick else (2.0, 3)
+    args.seconds, args.runs, args.singles = (1.0, 1, 50) if args.quick else (2.0, 3, 300)
     if os.geteuid() != 0:
         sys.exit("bench/live.py needs root: it makes network namespaces")
     lab = Lab()

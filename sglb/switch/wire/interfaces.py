@@ -46,8 +46,8 @@ _NETLINK_BYTES: Final = 1 << 16
 #: What to tell of a port's counters when they grow.
 _TROUBLES: Final = {
     s.W_SEND_FAILED: "frames were not taken by the interface",
-    s.W_SEGMENTED: "frames came in several in one and were dropped; switch segmentation off at the "
-    "other end (ethtool -K NAME tso off gso off)",
+    s.W_UNKNOWN: "frames came joined in a way that is not known and were dropped; switch that off at "
+    "the other end (ethtool -K NAME gso off)",
     s.W_LONG: f"frames were longer than {s.FRAME_BYTES} bytes and were dropped",
     s.W_CAPTURE_FAILED: "frames could not be written to the capture",
 }

@@ -13,9 +13,10 @@ from typing import Final
 BATCH: Final = 64
 #: Bytes free before a received frame, for tags that the kernel took out and headers that a program adds.
 FRONT_BYTES: Final = 64
-#: Longest frame that comes in; the part that finds no room in a row goes by way of the batch.
+#: Longest frame that comes in, and longest of several joined by segmentation offload; the part that
+#: finds no room in a row goes by way of the batch.
 FRAME_BYTES: Final = 9_728
-#: Frames to the control plane that may wait.
+JOINED_BYTES: Final = 1 << 16
 VNET_BYTES: Final = 10  #: struct virtio_net_hdr
 
 # --- the section's first words ---
@@ -76,7 +77,8 @@ W_TX_COUNT: Final = 4
 W_CAPTURE_IN: Final = 5  #: files, -1 for none
 W_CAPTURE_OUT: Final = 6
 W_SEND_FAILED: Final = 8  #: frames that the interface did not take
-W_SEGMENTED: Final = 9  #: received frames dropped: several in one, as segmentation offload makes
+W_SEGMENTED: Final = 9  #: frames that came joined by segmentation offload
+W_UNKNOWN: Final = 15  #: received frames dropped: joined in a way that is not known
 W_LONG: Final = 10  #: received frames dropped: longer than FRAME_BYTES
 W_CHECKSUMS: Final = 11  #: received frames whose checksum was left to be done
 W_TAGS: Final = 12  #: received frames whose VLAN tag the kernel had taken out
@@ -91,7 +93,7 @@ MSG_LENGTH: Final = 7
 IOV_WORDS: Final = 6  #: three struct iovec: virtio_net_hdr, row, overflow
 VNET_WORDS: Final = 2
 CONTROL_WORDS: Final = 8  #: a control message with struct tpacket_auxdata
-OVERFLOW_WORDS: Final = FRAME_BYTES // 8
+OVERFLOW_WORDS: Final = JOINED_BYTES // 8
 IOV_AT: Final = BATCH * MSG_WORDS
 ROWS_AT: Final = IOV_AT + BATCH * IOV_WORDS
 VNET_AT: Final = ROWS_AT + BATCH

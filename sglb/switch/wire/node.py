@@ -112,7 +112,7 @@ class WireNode:
             w[iov], w[iov + 1] = self._address(rx + s.VNET_AT + i * s.VNET_WORDS), s.VNET_BYTES
             w[iov + 3] = int(w[m.ROW_ROOM]) - s.FRONT_BYTES
             w[iov + 4] = self._address(rx + s.OVERFLOW_AT + i * s.OVERFLOW_WORDS)
-            w[iov + 5] = s.FRAME_BYTES - w[iov + 3]
+            w[iov + 5] = s.JOINED_BYTES
             w[rx + s.ROWS_AT + i] = -1
 
     def _wire(self, local: int) -> int:

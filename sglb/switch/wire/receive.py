@@ -12,13 +12,15 @@ from typing import Final
 
 from sglb.p4.native import abi
 from sglb.switch.core import model as m
-from sglb.switch.core.call import load64, move_bytes
+from sglb.switch.core.call import move_bytes
 from sglb.switch.core.jit import compiled, inlined
 from sglb.switch.core.rows import row_free, row_new, row_room
 from sglb.switch.core.switch import switch_receive
 from sglb.switch.core.world import World
 from sglb.switch.wire import layout as s
+from sglb.switch.wire.checksum import internet_checksum, swapped
 from sglb.switch.wire.native import last_error, load16, load32, store16, system
+from sglb.switch.wire.segment import segment, segments
 from sglb.switch.wire.transmit import capture
 
 EINTR: Final = 4
@@ -55,17 +57,43 @@ def receive(world: World, local: int, now: int) -> int:
         return 0
     for i in range(count):
         row = w[rx + s.ROWS_AT + i]
-        if _frame(world, wire, rx, i, row):
+        if w[rx + s.VNET_AT + i * s.VNET_WORDS] >> 8 & 0xFF:
+            _joined(world, wire, rx, i, row, now)
+        elif _frame(world, wire, rx, i, row):
             w[rx + s.ROWS_AT + i] = -1
-            if w[wire + s.W_CAPTURE_IN] >= 0:
-                capture(world, wire, w[wire + s.W_CAPTURE_IN], row, now)
-            switch_receive(world, w[_port(world, wire) + m.P_NODE], w[wire + s.W_PORT], row, now)
+            _enter(world, wire, rx, i, row, now)
     return count
 
 
 @inlined
-def _port(world: World, wire: int) -> int:
-    return world.w[m.PORTS_AT] + world.w[wire + s.W_PORT] * m.PORT_WORDS
+def _enter(world: World, wire: int, rx: int, i: int, row: int, now: int) -> None:
+    """A frame is whole: it is the switch's."""
+    w = world.w
+    message = rx + i * s.MSG_WORDS
+    _tag(world, wire, rx + s.CONTROL_AT + i * s.CONTROL_WORDS, row, message)
+    if w[wire + s.W_CAPTURE_IN] >= 0:
+        capture(world, wire, w[wire + s.W_CAPTURE_IN], row, now)
+    switch_receive(world, 0, w[wire + s.W_PORT], row, now)
+
+
+@compiled
+def _joined(world: World, wire: int, rx: int, i: int, row: int, now: int) -> None:
+    """Takes a frame apart that several were joined to; its row stays in the batch."""
+    w = world.w
+    message, vnet = rx + i * s.MSG_WORDS, rx + s.VNET_AT + i * s.VNET_WORDS
+    length = (w[message + s.MSG_LENGTH] & _LOW32) - s.VNET_BYTES
+    rest = w[m.BASE] + (rx + s.OVERFLOW_AT + i * s.OVERFLOW_WORDS) * 8
+    count = 0
+    if not w[message + s.MSG_FLAGS] & _TRUNCATED:
+        count = segments(world, vnet, length, row)
+    if count == 0:
+        w[wire + s.W_UNKNOWN] += 1
+    w[wire + s.W_SEGMENTED] += count
+    for number in range(count):
+        made = segment(world, vnet, length, row, rest, number)
+        if made < 0:
+            break
+        _enter(world, wire, rx, i, made, now)
 
 
 @compiled
@@ -93,10 +121,7 @@ def _frame(world: World, wire: int, rx: int, i: int, row: int) -> bool:
     message = rx + i * s.MSG_WORDS
     length = (w[message + s.MSG_LENGTH] & _LOW32) - s.VNET_BYTES
     vnet = rx + s.VNET_AT + i * s.VNET_WORDS
-    if w[vnet] >> 8 & 0xFF:
-        w[wire + s.W_SEGMENTED] += 1
-        return False
-    if w[message + s.MSG_FLAGS] & _TRUNCATED or length <= 0:
+    if w[message + s.MSG_FLAGS] & _TRUNCATED or not 0 < length <= s.FRAME_BYTES:
         w[wire + s.W_LONG] += 1
         return False
     if not _whole(world, rx, i, row, length):
@@ -107,7 +132,6 @@ def _frame(world: World, wire: int, rx: int, i: int, row: int) -> bool:
         w[wire + s.W_CHECKSUMS] += 1
         start = w[vnet] >> 48 & 0xFFFF
         _checksum(world, row, start, start + (w[vnet + 1] & 0xFFFF))
-    _tag(world, wire, rx + s.CONTROL_AT + i * s.CONTROL_WORDS, row, message)
     return True
 
 
@@ -143,25 +167,6 @@ def _checksum(world: World, row: int, start: int, place: int) -> None:
 
 
 @compiled
-def internet_checksum(address: int, count: int) -> int:
-    """The checksum of bytes as it stands in memory, 0xFFFF for 0. The machine is little-endian."""
-    total, at, end = 0, address, address + count
-    while at + 8 <= end:
-        word = load64(at)
-        total += (word & _LOW32) + (word >> 32 & _LOW32)
-        at += 8
-    while at + 2 <= end:
-        total += load16(at)
-        at += 2
-    if at < end:
-        total += load16(at - 1) >> 8 if count > 1 else load16(at) & 0xFF
-    while total > 0xFFFF:
-        total = (total & 0xFFFF) + (total >> 16)
-    found = total ^ 0xFFFF
-    return found if found else 0xFFFF
-
-
-@compiled
 def _tag(world: World, wire: int, control: int, row: int, message: int) -> None:
     """Puts a VLAN tag back that the kernel has taken out of a frame."""
     w, h = world.w, world.h
@@ -177,8 +182,8 @@ def _tag(world: World, wire: int, control: int, row: int, message: int) -> None:
     tci = load16(data + 16)
     at = w[row + abi.DATA] - _TAG_BYTES
     move_bytes(at, at + _TAG_BYTES, _MAC_BYTES)
-    store16(at + _MAC_BYTES, kind >> 8 | (kind & 0xFF) << 8)
-    store16(at + _MAC_BYTES + 2, tci >> 8 | (tci & 0xFF) << 8)
+    store16(at + _MAC_BYTES, swapped(kind))
+    store16(at + _MAC_BYTES + 2, swapped(tci))
     w[row + abi.DATA] = at
     h[row * 2 + abi.LENGTH] = length + _TAG_BYTES
     h[row * 2 + abi.STORED] = length + _TAG_BYTES

@@ -1,7 +1,9 @@
 """`sglb switch` on veth between namespaces, with real packets."""
 
 import asyncio
+import random
 import signal
+import socket
 import struct
 import subprocess
 import threading
@@ -12,7 +14,8 @@ from pathlib import Path
 import finsy as fy
 import pytest
 from finsy import GNMIClient, GNMIPath
-from scapy.layers.inet import IP, UDP
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 from wire_kit import SGLB, frames, lab, run, silent, why_not
@@ -96,33 +99,103 @@ def test_a_tag_stays_where_it_was(pair):
     assert frame == tagged[:12] + tagged[16:]
 
 
-def test_checksums_that_a_host_leaves_to_its_card_are_done(pair):
-    two = pair.wire(2)
-    for number in (
-        1,
-        2,
-    ):  # no neighbour discovery: the other is known, by an address for the program
+def know_each_other(net):
+    """Neighbour entries, by the addresses that the program takes ports from."""
+    for number in (1, 2):
         other = 3 - number
         run(
-            *f"ip -n {pair.hosts[number]} neigh replace 10.0.0.{other} "
+            *f"ip -n {net.hosts[number]} neigh replace 10.0.0.{other} "
             f"lladdr 04:00:00:00:00:0{other} dev eth0".split()
         )
 
-    def talk():
-        import socket
 
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
-            out.sendto(b"an odd number of bytes.", ("10.0.0.2", 2000))
-            out.sendto(b"an even number of bytes.", ("10.0.0.2", 2000))
+def udp_socket(net, number):
+    return net.in_namespace(
+        net.hosts[number], lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    )
 
-    pair.in_namespace(pair.hosts[1], talk)
-    for frame in frames(two, 2):
-        found = Ether(frame)
-        expected = Ether(frame)
-        del expected[UDP].chksum, expected[IP].chksum
-        expected = Ether(bytes(expected))
-        assert found[UDP].chksum == expected[UDP].chksum
-        assert found[UDP].chksum != 0
+
+def checksums_are_right(data):
+    """Whether scapy, asked to do them anew, gets the same bytes."""
+    frame = Ether(data)
+    for layer in (IP, UDP, TCP):
+        if layer in frame:
+            del frame[layer].chksum
+    return bytes(frame) == data
+
+
+def test_checksums_that_a_host_leaves_to_its_card_are_done(pair):
+    two = pair.wire(2)
+    know_each_other(pair)
+    with udp_socket(pair, 1) as out:
+        out.sendto(b"an odd number of bytes.", ("10.0.0.2", 2000))
+        out.sendto(b"an even number of bytes.", ("10.0.0.2", 2000))
+    found = frames(two, 2)
+    assert [Ether(frame)[UDP].len for frame in found] == [31, 32]
+    assert all(checksums_are_right(frame) for frame in found)
+
+
+def test_datagrams_that_a_host_joined_come_apart(pair):
+    two = pair.wire(2)
+    know_each_other(pair)
+    data = bytes(range(256)) * 14
+    with udp_socket(pair, 1) as out:
+        out.setsockopt(17, 103, 1400)  # UDP_SEGMENT
+        out.sendto(data, ("10.0.0.2", 2000))
+    found = frames(two, 3)
+    assert all(checksums_are_right(frame) for frame in found)
+    parts = [bytes(Ether(frame)[UDP].payload) for frame in found]
+    assert [len(part) for part in parts] == [1400, 1400, 784]
+    assert b"".join(parts) == data
+    first = Ether(found[0])[IP].id
+    assert [Ether(frame)[IP].id for frame in found] == [first, first + 1, first + 2]
+
+
+def test_a_joined_tcp_frame_comes_apart(pair):
+    """IPv6, flags on the first and last only, a part that lies beyond the row."""
+    one, two = pair.wire(1), pair.wire(2)
+    one.setsockopt(263, 15, 1)  # PACKET_VNET_HDR
+    payload = bytes(i * 7 % 256 for i in range(6_500))
+    frame = (
+        Ether(dst="04:00:00:00:00:02", src="04:00:00:00:00:01")
+        / IPv6(src="fd00::1", dst="fd00::2")
+        / TCP(sport=1, dport=2, seq=0xFFFFF000, flags="PAC", chksum=0)
+        / Raw(payload)
+    )
+    # needs a checksum; TCPv6; headers, segment, start and place of the checksum
+    one.send(struct.pack("BBHHHH", 1, 4, 74, 1440, 54, 16) + bytes(frame))
+    found = [Ether(data) for data in frames(two, 5)]
+    assert all(checksums_are_right(bytes(one)) for one in found)
+    assert b"".join(bytes(one[TCP].payload) for one in found) == payload
+    assert [one[IPv6].plen for one in found] == [1460] * 4 + [760]
+    assert [one[TCP].seq for one in found] == [0xFFFFF000, 0xFFFFF5A0, 0xFFFFFB40, 0xE0, 0x680]
+    assert [str(one[TCP].flags) for one in found] == ["AC", "A", "A", "A", "PA"]
+
+
+def test_hosts_talk_tcp_with_their_offloads_on(pair):
+    know_each_other(pair)
+    data = random.Random(1).randbytes(3_000_000)
+    received = bytearray()
+
+    def serve(listener):
+        connection, _ = listener.accept()
+        with connection:
+            while part := connection.recv(1 << 16):
+                received.extend(part)
+
+    listener = pair.in_namespace(
+        pair.hosts[2], lambda: socket.create_server(("10.0.0.2", 5000), family=socket.AF_INET)
+    )
+    with listener:
+        server = threading.Thread(target=serve, args=(listener,))
+        server.start()
+        client = pair.in_namespace(
+            pair.hosts[1], lambda: socket.create_connection(("10.0.0.2", 5000), timeout=20)
+        )
+        with client:
+            client.sendall(data)
+        server.join()
+    assert bytes(received) == data
 
 
 def within(net, ports, test, rates=None, **options):

@@ -74,7 +74,7 @@ class Lab:
             run("ip", "netns", "exec", host, "sysctl", "-qw", setting)
         run(
             *f"ip link add {port} type veth peer name eth0 netns {host} "
-            f"address 02:00:00:00:00:0{number}".split()
+            f"address 04:00:00:00:00:0{number}".split()
         )
         run("sysctl", "-qw", f"net.ipv6.conf.{port}.disable_ipv6=1")
         run("ip", "-n", host, "addr", "add", f"10.0.0.{number}/24", "dev", "eth0")
