@@ -243,9 +243,20 @@ class Table:
 
         Whether they suit it is known then. Raises `EntryExists` and `TableFull`.
         """
-        self._check_room(key, priority)
-        entry = self._place(key, priority, lambda entry: self._aim(entry, call))
-        self._set_extras(entry, b"", 0)
+        name = (key, priority) if self.needs_priority else key
+        if name in self._entries or len(self._entries) >= self.size:
+            self._check_room(key, priority)
+        entry = TableEntry(key, self._storage)
+        self._orders += 1
+        if self.needs_priority:
+            more = entry.extras()
+            more.priority, more.order = priority, self._orders
+        entry.target, entry.args = call, call.args
+        entry.action = self._by_id[call.action_id]
+        self._storage.write(entry, 0)
+        self._enter(name, entry)
+        if self._ages:
+            self._set_extras(entry, b"", 0)
         return entry
 
     @locked
@@ -285,7 +296,7 @@ class Table:
     def restore(self, entry: TableEntry, target: Target) -> None:
         """Takes back the `delete` of an entry that did `target`, its counts and order included."""
         self._aim(entry, target)
-        self._enter(entry)
+        self._enter(self._name(entry.key, entry.priority), entry)
 
     @locked
     def clear(self) -> None:
@@ -415,14 +426,15 @@ class Table:
             more.priority, more.order = priority, self._orders + 1
         aim(entry)
         self._orders += 1
-        self._enter(entry)
+        self._enter(self._name(shaped, priority), entry)
         return entry
 
-    def _enter(self, entry: TableEntry) -> None:
-        self._entries[self._name(entry.key, entry.priority)] = entry
+    def _enter(self, name: object, entry: TableEntry) -> None:
+        self._entries[name] = entry
         if self._index is not None:
             self._index.add(entry)
-        self._index_in_memory(entry)
+        if self._memory is not None:
+            self._memory.add(entry)
         self._cache.clear()
 
     def _check_idle(self, idle_timeout_ns: int) -> None:

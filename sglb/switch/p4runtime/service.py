@@ -306,15 +306,16 @@ class P4RuntimeService:
     def _write_each(
         self, bound: BoundPipeline, role: RoleState, updates: Sequence[p4r.Update]
     ) -> None:
-        errors: list[P4RuntimeError | None] = []
-        for update in updates:
+        failed: dict[int, P4RuntimeError] = {}
+        insert_known = bound.table_handler.insert_known if role.scope.ids is None else None
+        for i, update in enumerate(updates):
             try:
-                self._write_one(bound, role, update)
-                errors.append(None)
+                if insert_known is None or not insert_known(update):
+                    self._write_one(bound, role, update)
             except (P4RuntimeError, SwitchError) as error:
-                errors.append(_as_p4runtime(error))
-        if any(errors):
-            raise batch_error("updates", errors)
+                failed[i] = _as_p4runtime(error)
+        if failed:
+            raise batch_error("updates", [failed.get(i) for i in range(len(updates))])
 
     def _write_all_or_none(
         self, bound: BoundPipeline, role: RoleState, updates: Sequence[p4r.Update]

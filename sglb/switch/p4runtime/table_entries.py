@@ -171,6 +171,20 @@ class TableHandler:
 
     # --- writing ----------------------------------------------------------------------------------
 
+    def insert_known(self, update: p4r.Update) -> bool:
+        """Carries out an INSERT whose like was taken before; False, with nothing done, for others.
+
+        The same as `write`, for whoever takes nothing back.
+        """
+        if update.type != p4r.Update.INSERT:
+            return False
+        known = self._known.get(update.entity.table_entry.SerializeToString())
+        if known is None:
+            return False
+        table_id, key, priority, call = known
+        self._tables[table_id].state.insert_known(key, call, priority)
+        return True
+
     def write(self, update: UpdateType, entity: p4r.Entity) -> Undo:
         """Inserts, changes or deletes an entry, or changes a default entry."""
         message = entity.table_entry
