@@ -207,9 +207,13 @@ class LiveSwitch:
         options = self._options
         if options.interfaces:
             self.interfaces = self._make_interfaces()
+        config = options.switch
+        if self.interfaces is not None:
+            # The data plane makes these itself, without waiting for Python.
+            config = replace(config, port_events=False)
         self.switch = Switch(
             self._program,
-            options.switch,
+            config,
             self.clock,
             name=options.name,
             device_id=options.device_id,

@@ -120,13 +120,13 @@ class Interfaces:
         for port in self._ports.values():
             switch.add_port(port.number, port.rate_bps)
         self._core = bind(self.node.memory, 0, switch)
-        self.node.attach(switch.config.cpu_port, self._cpu_far.fileno(), packet_socket=False)
+        self.node.attach(switch.config.cpu_port, self._cpu_far.fileno())
         for port in self._ports.values():
             self._attach(port)
             if self._capture is not None:
                 self.node.capture(port.number, *self._captures(port.number, self._capture))
         for port in self._ports.values():
-            switch.set_port_state(port.number, has_carrier(port.interface))
+            self._learn(port, has_carrier(port.interface))
         self._loop.add_reader(self._links.fileno(), self._links_changed)
         self._loop.add_reader(self._cpu.fileno(), self._to_cpu)
         self._loop.add_reader(self.node.bell, self._news)
@@ -218,12 +218,14 @@ class Interfaces:
     def _attach(self, port: InterfacePort) -> None:
         attached = self._attached[port.number] = _Attached(port.interface)
         with self.lock:
-            self.node.attach(port.number, attached.socket.fileno())
+            self.node.attach(port.number, attached.socket.fileno(), index=attached.index)
+            self.node.carrier(port.number, has_carrier(port.interface))
         _log.info("port %d is interface %s (index %d)", port.number, port.interface, attached.index)
 
     def _detach(self, port: InterfacePort) -> None:
         attached = self._attached.pop(port.number)
         with self.lock:
+            self.node.carrier(port.number, False)
             self.node.attach(port.number, -1)
         attached.socket.close()
 
@@ -233,7 +235,11 @@ class Interfaces:
         except BlockingIOError:
             return
         except OSError:  # there were more than its buffer holds (ENOBUFS): look at all
+            # The data plane may have missed some, too.
             found = [one for port in self._ports.values() for one in self._look_anew(port)]
+            for port in self._ports.values():
+                with self.lock:
+                    self.node.carrier(port.number, has_carrier(port.interface))
         for change in found:
             for port in self._ports.values():
                 self._changed(port, change)
@@ -256,16 +262,17 @@ class Interfaces:
             except InterfaceError as error:
                 _log.warning("port %d stays down: %s", port.number, error)
                 return
-        elif change.gone and change.index == attached.index:
-            self._detach(port)
         elif change.index != attached.index:
             return
-        if self._switch.port(port.number).up != change.up:
-            _log.info("port %d (%s) is %s", port.number, port.interface, _state(change.up))
-            if change.up:
-                # That it was down would otherwise be told in place of sending the first frame.
-                self._attached[port.number].socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            self._switch.set_port_state(port.number, change.up)
+        elif change.gone:
+            self._detach(port)
+        self._learn(port, change.up)
+
+    def _learn(self, port: InterfacePort, up: bool) -> None:
+        """A port's carrier, for the switch around the data plane, which knows by itself (`links`)."""
+        if self._switch.port(port.number).up != up:
+            _log.info("port %d (%s) is %s", port.number, port.interface, _state(up))
+            self._switch.set_port_state(port.number, up)
 
 
 def _state(up: bool) -> str:

@@ -31,7 +31,7 @@ S_NEWS: Final = 21  #: HALT_* that Python has not seen to yet
 S_TIME: Final = 22  #: struct timespec
 S_ONE: Final = 24  #: 1, what is written to an eventfd
 S_TRASH: Final = 25  #: what is read from one
-S_POLL: Final = 26  #: word offset of the table for ppoll: S_WAKE, then the ports
+S_POLL: Final = 26  #: word offset of the table for ppoll: S_WAKE, the ports, S_LINKS
 S_PORTS: Final = 27  #: word offset of the records W_*
 S_COUNT: Final = 28  #: ports
 S_RX: Final = 29  #: word offset of the batch of received frames
@@ -53,6 +53,12 @@ C_READ: Final = S_CALL + 6
 C_WRITE: Final = S_CALL + 7
 C_WRITEV: Final = S_CALL + 8
 C_ERRNO: Final = S_CALL + 9
+C_RECV: Final = S_CALL + 10
+S_LINKS: Final = 56  #: netlink socket
+S_LINKS_AT: Final = 57  #: word offset of what is read from it
+S_EVENTS: Final = 58  #: port events enter the program
+S_EVENT_APP: Final = 59
+S_EVENT_COUNT: Final = 60
 FUNCTIONS: Final = (
     "recvmmsg",
     "sendmmsg",
@@ -64,8 +70,10 @@ FUNCTIONS: Final = (
     "write",
     "writev",
     "__errno_location",
+    "recv",
 )
 SECTION_WORDS: Final = 64
+LINKS_WORDS: Final = 4_096  #: the longest datagram of netlink
 
 # --- ports ---
 WIRE_WORDS: Final = 24
@@ -84,6 +92,8 @@ W_CHECKSUMS: Final = 11  #: received frames whose checksum was left to be done
 W_TAGS: Final = 12  #: received frames whose VLAN tag the kernel had taken out
 W_ERRNO: Final = 13  #: of the last frame not sent or receive that failed
 W_CAPTURE_FAILED: Final = 14
+W_INDEX: Final = 16  #: of the interface
+W_UP: Final = 17  #: whether it has a carrier, as far as is known
 
 # --- batches: first BATCH struct mmsghdr, then as many of each of what follows ---
 MSG_WORDS: Final = 8
@@ -105,4 +115,4 @@ RX_WORDS: Final = OVERFLOW_AT + BATCH * OVERFLOW_WORDS
 
 def section_words(ports: int) -> int:
     """Words of the section of a node with that many ports."""
-    return SECTION_WORDS + (1 + ports) + ports * (WIRE_WORDS + TX_WORDS) + RX_WORDS
+    return SECTION_WORDS + LINKS_WORDS + (2 + ports) + ports * (WIRE_WORDS + TX_WORDS) + RX_WORDS

@@ -19,6 +19,7 @@ from sglb.switch.core.jit import compiled, inlined
 from sglb.switch.core.switch import switch_event
 from sglb.switch.core.world import World
 from sglb.switch.wire import layout as s
+from sglb.switch.wire.links import read_links
 from sglb.switch.wire.native import system
 from sglb.switch.wire.receive import forget_rows, receive
 from sglb.switch.wire.transmit import transmit
@@ -136,6 +137,8 @@ def _receive_all(world: World, now: int) -> None:
             0,
             0,
         )
+    if w[poll + 1 + w[section + s.S_COUNT]] >> _POLL_SHIFT:
+        read_links(world, now)
     for local in range(w[section + s.S_COUNT]):
         if w[poll + 1 + local] >> _POLL_SHIFT:
             receive(world, local, now)
@@ -174,10 +177,10 @@ def _wait(world: World) -> None:
     w[at] = wait_ns // _NS_PER_S
     w[at + 1] = wait_ns % _NS_PER_S
     poll = w[section + s.S_POLL]
-    ports = w[section + s.S_COUNT]
-    for i in range(ports + 1):
+    entries = w[section + s.S_COUNT] + 2
+    for i in range(entries):
         w[poll + i] &= (1 << _POLL_SHIFT) - 1
     _unlock(world)
-    system(w[section + s.C_PPOLL], w[m.BASE] + poll * 8, ports + 1, w[m.BASE] + at * 8, 0, 0)
+    system(w[section + s.C_PPOLL], w[m.BASE] + poll * 8, entries, w[m.BASE] + at * 8, 0, 0)
     lock(world)
     w[section + s.S_SLEEPS_UNTIL] = 0

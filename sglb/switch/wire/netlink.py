@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 _RTMGRP_LINK: Final = 1
-_NEW_LINK: Final = 16
-_DELETE_LINK: Final = 17
+NEW_LINK: Final = 16
+DELETE_LINK: Final = 17
 _IFLA_NAME: Final = 3
-_UP: Final = 0x1
-_RUNNING: Final = 0x40
-_LOWER_UP: Final = 0x10000
+RUNNING: Final = 0x10041  #: IFF_UP, IFF_RUNNING and IFF_LOWER_UP
 _HEADER: Final = struct.Struct("=IHHII")
 _LINK: Final = struct.Struct("=BxHiII")
 _ATTRIBUTE: Final = struct.Struct("=HH")
@@ -50,12 +48,12 @@ def changes(data: bytes) -> Iterator[LinkChange]:
         size, kind, *_ = _HEADER.unpack_from(data, at)
         if size < _HEADER.size or at + size > len(data):
             return
-        if kind in (_NEW_LINK, _DELETE_LINK) and size >= _HEADER.size + _LINK.size:
+        if kind in (NEW_LINK, DELETE_LINK) and size >= _HEADER.size + _LINK.size:
             body = data[at + _HEADER.size : at + size]
             family, _, index, flags, _ = _LINK.unpack_from(body)
             if family == socket.AF_UNSPEC:  # others tell of bridges' ports and the like
-                gone = kind == _DELETE_LINK
-                alive = flags & (_UP | _RUNNING | _LOWER_UP) == _UP | _RUNNING | _LOWER_UP
+                gone = kind == DELETE_LINK
+                alive = flags & RUNNING == RUNNING
                 yield LinkChange(index, _name(body[_LINK.size :]), alive and not gone, gone)
         at += size + 3 & ~3
 

@@ -13,7 +13,10 @@ from sglb.switch.core import model as m
 from sglb.switch.core.memory import Memory, NodeSpec, PortSpec, Sizes, build
 from sglb.switch.core.settings import TrafficSettings, write_settings
 from sglb.switch.wire import layout as s
+from sglb.switch.wire.links import port_changed
+from sglb.switch.wire.loop import clock
 from sglb.switch.wire.native import address_of
+from sglb.switch.wire.netlink import open_monitor
 
 #: Bytes of a packet that its row keeps: a frame of the usual MTU, and what stands before it.
 _DATA_BYTES: Final = 1_664
@@ -69,12 +72,14 @@ class WireNode:
         self._at = int(self.world.w[m.WIRE_AT])
         self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._fill(count, start_ns, epoch_ns)
+        self._links = open_monitor()
+        self._fill(count, config, start_ns, epoch_ns)
 
-    def _fill(self, count: int, start_ns: int, epoch_ns: int) -> None:
+    def _fill(self, count: int, config: SwitchConfig, start_ns: int, epoch_ns: int) -> None:
         w, at = self.world.w, self._at
-        poll = at + s.SECTION_WORDS
-        ports = poll + 1 + count
+        links = at + s.SECTION_WORDS
+        poll = links + s.LINKS_WORDS
+        ports = poll + count + 2
         batches = ports + count * s.WIRE_WORDS
         words = {
             s.S_START_NS: start_ns,
@@ -86,16 +91,22 @@ class WireNode:
             s.S_PORTS: ports,
             s.S_COUNT: count,
             s.S_RX: batches + count * s.TX_WORDS,
+            s.S_LINKS: self._links.fileno(),
+            s.S_LINKS_AT: links,
+            s.S_EVENTS: config.port_events,
+            s.S_EVENT_APP: config.event_app_id,
         }
         for word, value in words.items():
             w[at + word] = value
         for word, name in enumerate(s.FUNCTIONS, s.S_CALL):
             w[at + word] = address_of(name)
         w[poll] = self._wake | _POLLIN
+        w[poll + 1 + count] = self._links.fileno() | _POLLIN
         for local in range(count):
             wire = ports + local * s.WIRE_WORDS
             w[wire + s.W_PORT] = self.memory.first_port[0] + local
             w[wire + s.W_TX] = batches + local * s.TX_WORDS
+            w[wire + s.W_UP] = 1
             w[wire + s.W_CAPTURE_IN] = w[wire + s.W_CAPTURE_OUT] = -1
             self._attach(local, -1, vnet=False)
         self._fill_receive(batches + count * s.TX_WORDS)
@@ -133,12 +144,18 @@ class WireNode:
 
     # --- for whoever holds the lock ---
 
-    def attach(self, number: int, fd: int, *, packet_socket: bool = True) -> None:
-        """A port's frames come from and go to this socket, -1 for none.
+    def attach(self, number: int, fd: int, *, index: int = 0) -> None:
+        """A port's frames come from and go to the packet socket of interface `index`, -1 for none.
 
-        One that is no packet socket only gets frames, without a virtio_net_hdr.
+        Without an index it is no packet socket, which only gets frames, without a virtio_net_hdr.
         """
-        self._attach(self.numbers.index(number), fd, vnet=packet_socket)
+        local = self.numbers.index(number)
+        self._attach(local, fd, vnet=index > 0)
+        self.world.w[self._wire(local) + s.W_INDEX] = index
+
+    def carrier(self, number: int, up: bool) -> None:
+        """A port has a carrier or not, now: what the loop does by itself if it hears of it."""
+        port_changed(self.world, self.numbers.index(number), up, clock(self.world))
 
     def capture(self, number: int, file_in: int, file_out: int) -> None:
         """Files (descriptors, -1 for none) that get what a port receives and sends."""
@@ -171,3 +188,4 @@ class WireNode:
         """Closes what was opened here."""
         os.close(self.bell)
         os.close(self._wake)
+        self._links.close()

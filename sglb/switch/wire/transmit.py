@@ -14,6 +14,7 @@ from sglb.switch.wire.native import last_error, system
 
 _EINTR: Final = 4
 _EAGAIN: Final = 11
+_ENETDOWN: Final = 100
 _DONT_WAIT: Final = 0x40
 _NS_PER_S: Final = 1_000_000_000
 _PS_PER_NS: Final = 1_000
@@ -66,6 +67,7 @@ def _flush(world: World, wire: int) -> None:
     w = world.w
     section, tx, count = w[m.WIRE_AT], w[wire + s.W_TX], w[wire + s.W_TX_COUNT]
     done = 0
+    told = False  # that the interface was down before is told once in place of sending
     while done < count:
         sent = system(
             w[section + s.C_SENDMMSG],
@@ -79,7 +81,8 @@ def _flush(world: World, wire: int) -> None:
             done += sent
             continue
         error = last_error(w[section + s.C_ERRNO])
-        if error == _EINTR:
+        if error == _EINTR or (error == _ENETDOWN and not told):
+            told = error == _ENETDOWN
             continue
         w[wire + s.W_ERRNO] = error
         failed = count - done if error == _EAGAIN else 1  # full: so it is for the rest of them
