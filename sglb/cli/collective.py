@@ -17,6 +17,7 @@ from sglb.cli.table import FILE_WIDTH
 from sglb.collective.transport.errors import SettingsError
 from sglb.collective.transport.observe import ask_all
 from sglb.collective.transport.runtime import runtime_folder
+from sglb.collective.transport.settings import Settings
 
 collective_app = typer.Typer(
     name="collective", no_args_is_help=True, help="What running reccl process groups say."
@@ -35,14 +36,14 @@ def status_command(
     folder: Annotated[
         Path | None,
         typer.Option(
-            "--dir", metavar="DIR", help="RECCL_RUNTIME_DIR of the processes, if they have one."
+            "--dir", metavar="DIR", help="RECCL_RUNTIME_DIR of the processes; that of this one."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Every number, as JSON.")] = False,
 ) -> None:
     """Show rails, rates and failovers of all reccl groups of this user on this host."""
     try:
-        where = runtime_folder(str(folder) if folder else "")
+        where = runtime_folder(str(folder) if folder else Settings.from_env().runtime_dir)
     except SettingsError as error:
         raise UserError(str(error)) from error
     found = {pid: stats for pid, stats in ask_all(where) if stats}

@@ -77,6 +77,15 @@ class Dialing:
         """Slots whose own rail this is."""
         return [s for slots in self._slots.values() for s in slots.values() if s.rail == rail]
 
+    def wanted_on(self, rail: int) -> int:
+        """How many channels there should be on an own rail, those that are included."""
+        return sum(
+            slot.channel is not None or self._wanted(slot, slots)
+            for slots in self._slots.values()
+            for slot in slots.values()
+            if slot.rail == rail
+        )
+
     def slots_to(self, rank: int) -> list[Slot]:
         """Slots toward a peer."""
         return list(self._slots[rank].values())

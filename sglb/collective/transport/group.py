@@ -412,6 +412,9 @@ class Group:
             return
         self.engine.forget(channel.stream.fileno())
         forget_unsent(channel.stream)
+        for other, lending in self._lendings:
+            if other is channel:
+                lending.forget()
         channel.shut()
         peer = channel.host
         assert isinstance(peer, Peer)
@@ -443,7 +446,7 @@ class Group:
 
     def slots_on(self, rail: int) -> int:
         """How many channels should be on a rail."""
-        return 0 if self._dialing is None else len(self._dialing.slots_on(rail))
+        return 0 if self._dialing is None else self._dialing.wanted_on(rail)
 
     def abort(self, reason: str) -> None:
         """A caller gives the group up."""
@@ -550,6 +553,8 @@ class Group:
                     self.engine.forget(channel.stream.fileno())
                     channel.shut()
                 peer.channels.clear()
+            for _, lending in self._lendings:
+                lending.forget()
             if self._dialing is not None:
                 self._dialing.close()
             self.relays.close()

@@ -20,7 +20,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from sglb.collective.transport.memory import SharedMemoryError, make_file, open_file
+from sglb.collective.transport.memory import SharedMemoryError, discard, make_file, open_file
 
 _PAGE_BYTES = 4096
 _WORDS = 8
@@ -73,6 +73,10 @@ class Lending:
         if len(page) != _PAGE_BYTES:
             raise SharedMemoryError(f"shared memory of {len(page)} bytes")
         return cls(page, nonce, connects=False)
+
+    def forget(self) -> None:
+        """The connection is over: the page has no name any more, even if nobody attached to it."""
+        discard(self._nonce.tobytes())
 
     def try_reading(self) -> None:
         """Find out, once the other side is there, whether its memory can be read from here."""

@@ -171,13 +171,16 @@ class MemoryStream:
         rings = [Ring(self._area, number, ring_bytes) for number in range(2)]
         self.outgoing, self.incoming = rings if connects else rings[::-1]
         self._ended = False
+        self._nonce = b""  # of a file that may still have its name
 
     @classmethod
     def create(
         cls, sock: socket.socket, nonce: bytes, ring_bytes: int = RING_BYTES
     ) -> MemoryStream:
         """The side that connects, before its HELLO. Raises OSError, also when memory is short."""
-        return cls(sock, make_file(nonce, _size(ring_bytes)), ring_bytes, connects=True)
+        made = cls(sock, make_file(nonce, _size(ring_bytes)), ring_bytes, connects=True)
+        made._nonce = nonce
+        return made
 
     @classmethod
     def attach(cls, sock: socket.socket, nonce: bytes) -> MemoryStream:
@@ -328,6 +331,7 @@ class MemoryStream:
     def close(self) -> None:
         """Close this side."""
         self._ended = True
+        discard(self._nonce)
         self._socket.close()
         self.outgoing.release()
         self.incoming.release()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sglb.collective.transport.lending import Lending
-from sglb.collective.transport.memory import SharedMemoryError, make_file
+from sglb.collective.transport.memory import SharedMemoryError, folder, make_file
 
 Pair = tuple[Lending, Lending]
 
@@ -53,6 +53,15 @@ def test_a_process_that_is_not_there_lends_nothing(pair: Pair, number: int) -> N
     left._mine[0] = number
     right.try_reading()
     assert not left.lends()
+
+
+def test_a_page_that_nobody_attached_to_leaves_no_file() -> None:
+    nonce = secrets.token_bytes(16)
+    lending = Lending.create(nonce)
+    path = folder() / f"reccl-{nonce.hex()}"
+    assert path.exists()
+    lending.forget()
+    assert not path.exists()
 
 
 def test_a_page_of_another_size_is_refused() -> None:

@@ -18,6 +18,13 @@ from sglb.collective.transport.observe import ask_all
 from sglb.collective.transport.prometheus import escape
 
 
+def test_ranks_of_one_host_miss_no_channel_on_their_rails(tmp_path: Path) -> None:
+    with ranks(2, settings(2, shared_memory=True, runtime_dir=str(tmp_path))) as made:
+        rails = {rail.name: rail for rail in made[0].stats().rails}
+        assert [rails[name].channels_down for name in ("127.0.0.1", "127.0.0.2")] == [0, 0]
+        assert rails["local"].channels_up == 1
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
