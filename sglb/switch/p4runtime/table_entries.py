@@ -231,10 +231,17 @@ class TableHandler:
         if not table.info.match_fields:
             raise table.bad("it has no key, so no entry can be inserted (set its default entry)")
         key, priority = table.key(message)
-        self._check_times(table, message)
         if not message.HasField("action"):
             raise table.bad("action is not set")
         target = table.target(message.action)
+        if isinstance(target, ActionCall) and (
+            len(message.ListFields()) == 2 + bool(message.match) + bool(priority)
+        ):
+            # Key, priority and action alone, which decoding has checked.
+            entry = table.state.insert_known(key, target, priority)
+            self._known.put(data, message.table_id, entry)
+            return lambda: table.state.delete(key, priority)
+        self._check_times(table, message)
         resources = table.resources.parse(message)
         entry = table.state.insert(
             key,
@@ -245,8 +252,6 @@ class TableHandler:
         )
         entry.cookie = message.controller_metadata
         resources.apply(entry, self._clock.now_ps)
-        if len(message.ListFields()) == 2 + bool(message.match) + bool(priority):
-            self._known.put(data, message.table_id, entry)
         return lambda: table.state.delete(key, priority)
 
     def _modify(self, table: TableBinding, message: p4r.TableEntry) -> Undo:

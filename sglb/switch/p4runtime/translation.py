@@ -49,7 +49,7 @@ class Translator:
         value = decode_bits(data, self.sdn_width, what)
         if not self._fixed:
             return decode_bits(encode_bits(value), width, what)
-        return self._look_up(value, what)
+        return self._look_up(value, width, what)
 
     def to_controller(self, value: int) -> bytes:
         """The controller's byte string of a device value; one without a name stays a number."""
@@ -58,11 +58,16 @@ class Translator:
             return str(sdn).encode()
         return encode_bits(int(sdn))
 
-    def _look_up(self, sdn: int | str, what: str) -> int:
+    def _look_up(self, sdn: int | str, width: int, what: str) -> int:
         device = self._to_device.get(sdn)
         if device is None:
             raise P4RuntimeError(
                 Code.INVALID_ARGUMENT, f"{what}: {sdn!r} has no translation for type {self.name}"
+            )
+        if device >> width:
+            raise P4RuntimeError(
+                Code.OUT_OF_RANGE,
+                f"{what}: {sdn!r} is translated to {device}, which does not fit {width} bits",
             )
         return device
 
@@ -76,7 +81,7 @@ class Translator:
         if not text:
             raise P4RuntimeError(Code.OUT_OF_RANGE, f"{what}: empty string for type {self.name}")
         if self._fixed:
-            return self._look_up(text, what)
+            return self._look_up(text, width, what)
         known = self._to_device.get(text)
         if known is not None:
             return known

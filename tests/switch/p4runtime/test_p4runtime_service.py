@@ -617,7 +617,7 @@ def test_no_packet_of_another_thread_runs_between_the_updates_of_a_request(
         thread.start()
         thread.join()
 
-    insert = Table.insert
+    insert = Table.insert_known
 
     def watched(self, *arguments, **named):
         in_another_thread()
@@ -625,7 +625,7 @@ def test_no_packet_of_another_thread_runs_between_the_updates_of_a_request(
         in_another_thread()
         return result
 
-    monkeypatch.setattr(Table, "insert", watched)
+    monkeypatch.setattr(Table, "insert_known", watched)
     assert bench.insert(entry(bench, 1), entry(bench, 2), atomicity=atomicity) == ["OK", "OK"]
     in_another_thread()
     assert free == [False] * 4 + [True]

@@ -59,6 +59,14 @@ def test_with_a_mapping():
     ]
 
 
+def test_a_mapping_to_numbers_that_the_device_does_not_have():
+    bench = Bench(options=options({"test/port": {1000: 512}, "vrf_t": {"red": -1}}))
+    assert bench.insert(entry(bench, b"\x03\xe8", b"", b"\x03\xe8", b"")) == ["OUT_OF_RANGE"]
+    act = action(bench.id("set_port"), b"\x03\xe8", b"red")
+    made = table_entry(bench.id("exact_t"), exact(1, b"\1"), act=act)
+    assert bench.insert(made) == ["OUT_OF_RANGE"]
+
+
 @pytest.mark.parametrize(
     ("tables", "text"),
     [
