@@ -30,8 +30,8 @@ class Client(Protocol):
     def packet_out(self, payload: bytes, **metadata: Any) -> None:
         """Sends a packet with the metadata of the program's packet_out header."""
 
-    def on_packet_in(self, callback: Callable[[P4PacketIn], None]) -> None:
-        """Calls back with each packet-in."""
+    def on_packet_in(self, callback: Callable[[P4PacketIn], None], **wanted: int) -> None:
+        """Calls back with each packet-in whose metadata are as wanted."""
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class Prober:
         if not self._interval_ps:
             return
         for index, (switch_id, client) in enumerate(self._clients.items()):
-            client.on_packet_in(partial(self._packet_in, switch_id))
+            client.on_packet_in(partial(self._packet_in, switch_id), reason=REASON_PROBE)
             first_ps = self._interval_ps * (index + 1) // len(self._clients)
             self._clock.call_later(first_ps, self._probe, switch_id)
             for port, ear in self._ears[switch_id].items():
@@ -121,8 +121,6 @@ class Prober:
     # --- listening ---
 
     def _packet_in(self, switch_id: int, packet: P4PacketIn) -> None:
-        if packet["reason"] != REASON_PROBE:
-            return
         port = int(packet["ingress_port"])
         ear = self._ears[switch_id].get(port)
         if ear is not None and ear.port_up:

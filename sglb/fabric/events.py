@@ -10,7 +10,7 @@ import bisect
 import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from sglb.fabric.faults import Fault
 
@@ -177,6 +177,10 @@ class PauseStorm(Event):
 E = TypeVar("E", bound=Event)
 
 
+#: So few records are put in their places one by one.
+_FEW: Final = 16
+
+
 class EventLog:
     """Records in order of time."""
 
@@ -193,7 +197,9 @@ class EventLog:
 
     def merge(self, events: Sequence[Event]) -> None:
         """Add records in order of time, the first of which may be older than the last ones here."""
-        if not events:
+        if len(events) < _FEW:
+            for event in events:
+                bisect.insort_right(self._events, event, key=lambda e: e.time_ps)
             return
         place = bisect.bisect_right(self._events, events[0].time_ps, key=lambda e: e.time_ps)
         tail = self._events[place:]

@@ -52,8 +52,10 @@ class Client:
         assert metadata == {"egress_port": metadata["egress_port"], "to_pipeline": 0, "pad": 0}
         self.bench.fly(self.switch, metadata["egress_port"], payload)
 
-    def on_packet_in(self, callback: Callable[[P4PacketIn], None]) -> None:
-        self.bench.callbacks[self.switch] = callback
+    def on_packet_in(self, callback: Callable[[P4PacketIn], None], **wanted: int) -> None:
+        self.bench.callbacks[self.switch] = lambda packet: (
+            callback(packet) if all(packet[k] == v for k, v in wanted.items()) else None
+        )
 
 
 def test_every_switch_probes_its_fabric_ports_in_turn() -> None:

@@ -29,6 +29,8 @@ from sglb.switch.core.settings import (
 _LEAST_ROWS = 4_096
 _MOST_ROWS = 1 << 22
 _MOST_DATA_BYTES = 512
+#: Long frames (of agents and the controller) under way at once: what is never used is never touched.
+_BLOBS_A_PORT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ def build_fabric(
         rows=_rows(scenario, settings, buffer),
         frame_bytes=native.frame_bytes,
         data_bytes=_data_bytes(native),
+        blobs=_BLOBS_A_PORT * sum(len(spec.ports) + 1 for spec in specs),
         header_bytes=max(256, native.max_header_bytes),
         configs=1,
         one_heap=one_heap,

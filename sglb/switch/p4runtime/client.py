@@ -28,6 +28,7 @@ from finsy.proto import U128, p4i, p4r
 
 from sglb.switch.p4runtime.service import API_VERSION, P4RuntimeService
 from sglb.switch.p4runtime.status import Code, P4RuntimeError
+from sglb.switch.p4runtime.values import encode_bits
 
 Atomicity = p4r.WriteRequest.Atomicity
 
@@ -71,6 +72,7 @@ class InProcessClient:
         self._delay_ps = delay_ps
         self._schema: P4Schema | None = None
         self._packet_in: Callable[[P4PacketIn], None] | None = None
+        self._wanted: dict[int, bytes] = {}
         self._digest: Callable[[P4DigestList], None] | None = None
         self._idle: Callable[[P4IdleTimeoutNotification], None] | None = None
         self._error: Callable[[p4r.StreamError], None] | None = None
@@ -245,8 +247,20 @@ class InProcessClient:
             message = p4r.StreamMessageRequest(packet=p4r.PacketOut(payload=payload))
         self._stream.receive(message)
 
-    def on_packet_in(self, callback: Callable[[P4PacketIn], None]) -> None:
-        """`callback(packet)` is called with each packet-in."""
+    def on_packet_in(self, callback: Callable[[P4PacketIn], None], **wanted: int) -> None:
+        """`callback(packet)` is called with each packet-in, or those whose metadata are as `wanted`.
+
+        Raises ValueError for metadata that the program's packet_in header does not have.
+        """
+        ids = {
+            field.name: field.id
+            for header in self.schema.p4info.controller_packet_metadata
+            if header.preamble.name == "packet_in"
+            for field in header.metadata
+        }
+        if unknown := wanted.keys() - ids.keys():
+            raise ValueError(f"the program's packet_in header has no {', '.join(sorted(unknown))}")
+        self._wanted = {ids[name]: encode_bits(value) for name, value in wanted.items()}
         self._packet_in = callback
 
     def on_digest(self, callback: Callable[[P4DigestList], None]) -> None:
@@ -271,10 +285,15 @@ class InProcessClient:
         return "" if self._role is None else self._role.name
 
     def _received(self, message: p4r.StreamMessageResponse) -> None:
-        if message.WhichOneof("update") == "arbitration":
+        kind = message.WhichOneof("update")
+        if kind == "arbitration":
             self._arbitrated(message.arbitration)
-        else:
+        elif kind != "packet" or not self._wanted or self._is_wanted(message.packet):
             self.service.clock.call_later(self._delay_ps, self._deliver, message)
+
+    def _is_wanted(self, packet: p4r.PacketIn) -> bool:
+        wanted = self._wanted
+        return all(wanted.get(m.metadata_id, m.value) == m.value for m in packet.metadata)
 
     def _arbitrated(self, update: p4r.MasterArbitrationUpdate) -> None:
         was_primary = self.is_primary

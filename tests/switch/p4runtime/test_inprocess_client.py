@@ -79,6 +79,16 @@ def test_packets(bench, client):
         client.packet_out(frame(), egress_port=3)
 
 
+def test_packets_as_wanted(bench, client):
+    seen = []
+    client.on_packet_in(lambda p: seen.append(p["ingress_port"]), ingress_port=4)
+    for port in (3, 4):
+        bench.send(port, frame())
+    assert seen == [4]
+    with pytest.raises(ValueError, match="packet_in header has no colour"):
+        client.on_packet_in(seen.append, colour=1)
+
+
 def test_messages_take_their_time(bench):
     seen = []
     client = InProcessClient(bench.service, election_id=10, delay_ps=1000)
