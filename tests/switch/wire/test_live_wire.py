@@ -99,6 +99,27 @@ def test_a_tag_stays_where_it_was(pair):
     assert frame == tagged[:12] + tagged[16:]
 
 
+def test_random_frames_with_random_orders_leave_it_standing(pair):
+    """Also such virtio_net_hdrs as a kernel takes from a host, which are not always right."""
+    one, two = pair.wire(1), pair.wire(2)
+    one.setsockopt(263, 15, 1)  # PACKET_VNET_HDR
+    rng = random.Random(7)
+    taken = 0
+    for _ in range(4_000):
+        start = rng.choice((0, 34, 54, rng.randrange(1500)))
+        offload = rng.choice((b"\0\0", b"\1\0", b"\1\1", b"\1\4", b"\1\5"))
+        numbers = (rng.randrange(200), rng.randrange(1500), start, rng.choice((0, 6, 16)))
+        kind = rng.choice((0x0800, 0x86DD, 0x8100, 0x88B5, 0x88B6, 0x8808, rng.randrange(1 << 16)))
+        head = bytes.fromhex("040000000000") + rng.randbytes(6) + kind.to_bytes(2, "big")
+        data = head + rng.choice((b"\x45\0", b"\x60\0")) + rng.randbytes(rng.randrange(1450))
+        with suppress(OSError):  # the kernel takes only some of them
+            one.send(offload + struct.pack("HHHH", *numbers) + data)
+            taken += 1
+    assert taken > 1_000
+    one.send(bytes(10) + plain(2))
+    assert frames(two, 1) == [plain(2)]
+
+
 def know_each_other(net):
     """Neighbour entries, by the addresses that the program takes ports from."""
     for number in (1, 2):
