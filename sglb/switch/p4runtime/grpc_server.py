@@ -11,16 +11,18 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import grpc
 import grpc.aio
-from finsy.proto import p4r, p4r_grpc
+from finsy.proto import p4r
+from google.protobuf.message import DecodeError, Message
 
 from sglb.switch.p4runtime.service import P4RuntimeService, Stream
 from sglb.switch.p4runtime.status import Code, P4RuntimeError
 
 _log = logging.getLogger(__name__)
+_M = TypeVar("_M", bound=Message)
 
 DETAILS_KEY = "grpc-status-details-bin"
 _STATUS = {status.value[0]: status for status in grpc.StatusCode}
@@ -66,43 +68,67 @@ class _Outbox:
             await self._wake.wait()
 
 
-class _Servicer(p4r_grpc.P4RuntimeServicer):
-    """RPC methods: each hands its message to the service and turns errors into statuses."""
+class _Servicer:
+    """RPC methods: each hands its message to the service and turns errors into statuses.
+
+    Requests come as bytes, so that what is no message gets a status of ours, not a trace in the log.
+    """
 
     def __init__(self, service: P4RuntimeService, outbox_limit: int) -> None:
         self._service = service
         self._outbox_limit = outbox_limit
 
-    async def Write(self, request: p4r.WriteRequest, context: Any) -> Any:  # noqa: N802
-        return await self._unary(context, self._service.write, request)
+    def handlers(self) -> grpc.GenericRpcHandler:
+        """What gRPC calls."""
+        unary = {
+            "Write": (p4r.WriteRequest, "write"),
+            "SetForwardingPipelineConfig": (
+                p4r.SetForwardingPipelineConfigRequest,
+                "set_forwarding_pipeline_config",
+            ),
+            "GetForwardingPipelineConfig": (
+                p4r.GetForwardingPipelineConfigRequest,
+                "get_forwarding_pipeline_config",
+            ),
+            "Capabilities": (p4r.CapabilitiesRequest, "capabilities"),
+        }
+        methods = {
+            name: grpc.unary_unary_rpc_method_handler(
+                self._unary(kind, method), response_serializer=_serialized
+            )
+            for name, (kind, method) in unary.items()
+        }
+        methods["Read"] = grpc.unary_stream_rpc_method_handler(
+            self.read, response_serializer=_serialized
+        )
+        methods["StreamChannel"] = grpc.stream_stream_rpc_method_handler(
+            self.stream_channel, response_serializer=_serialized
+        )
+        return grpc.method_handlers_generic_handler("p4.v1.P4Runtime", methods)
 
-    async def SetForwardingPipelineConfig(  # noqa: N802
-        self, request: p4r.SetForwardingPipelineConfigRequest, context: Any
-    ) -> Any:
-        return await self._unary(context, self._service.set_forwarding_pipeline_config, request)
+    def _unary(self, kind: type[Message], name: str) -> Callable[[bytes, Any], Any]:
+        """The method of an RPC with one request and one response."""
 
-    async def GetForwardingPipelineConfig(  # noqa: N802
-        self, request: p4r.GetForwardingPipelineConfigRequest, context: Any
-    ) -> Any:
-        return await self._unary(context, self._service.get_forwarding_pipeline_config, request)
+        async def method(data: bytes, context: Any) -> Any:
+            try:
+                return getattr(self._service, name)(_parsed(kind, data))
+            except Exception as error:  # as in read
+                await _abort(context, error)
 
-    async def Capabilities(  # noqa: N802
-        self, request: p4r.CapabilitiesRequest, context: Any
-    ) -> Any:
-        return await self._unary(context, self._service.capabilities, request)
+        return method
 
-    async def Read(  # noqa: N802
-        self, request: p4r.ReadRequest, context: Any
-    ) -> AsyncIterator[p4r.ReadResponse]:
+    async def read(self, data: bytes, context: Any) -> AsyncIterator[p4r.ReadResponse]:
+        """Read."""
         try:
-            for response in self._service.read(request):
+            for response in self._service.read(_parsed(p4r.ReadRequest, data)):
                 yield response
         except Exception as error:  # errors of the request and bugs of ours become a status
             await _abort(context, error)
 
-    async def StreamChannel(  # noqa: N802
-        self, requests: AsyncIterator[p4r.StreamMessageRequest], context: Any
+    async def stream_channel(
+        self, requests: AsyncIterator[bytes], context: Any
     ) -> AsyncIterator[p4r.StreamMessageResponse]:
+        """StreamChannel."""
         outbox = _Outbox(self._outbox_limit)
         stream = self._service.open_stream(outbox.put)
         reader = asyncio.ensure_future(_receive_all(stream, requests, outbox))
@@ -110,7 +136,7 @@ class _Servicer(p4r_grpc.P4RuntimeServicer):
             async for message in outbox.messages():
                 yield message
             await reader
-        except Exception as error:  # as in Read
+        except Exception as error:  # as in read
             await _abort(context, error)
         finally:
             reader.cancel()
@@ -118,20 +144,29 @@ class _Servicer(p4r_grpc.P4RuntimeServicer):
             if outbox.dropped:
                 _log.warning("a slow client missed %d stream messages", outbox.dropped)
 
-    async def _unary(self, context: Any, call: Any, request: Any) -> Any:
-        try:
-            return call(request)
-        except Exception as error:  # as in Read
-            await _abort(context, error)
+
+def _parsed(kind: type[_M], data: bytes) -> _M:
+    """The message in a request's bytes; INVALID_ARGUMENT when there is none."""
+    message: _M = kind()
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise P4RuntimeError(
+            Code.INVALID_ARGUMENT, f"{len(data)} bytes that are no {kind.DESCRIPTOR.full_name}"
+        ) from error
+    return message
 
 
-async def _receive_all(
-    stream: Stream, requests: AsyncIterator[p4r.StreamMessageRequest], outbox: _Outbox
-) -> None:
+def _serialized(message: Message) -> bytes:
+    data: bytes = message.SerializeToString()
+    return data
+
+
+async def _receive_all(stream: Stream, requests: AsyncIterator[bytes], outbox: _Outbox) -> None:
     """Hands a client's messages to its stream; ends with the error that ends the stream."""
     try:
-        async for request in requests:
-            stream.receive(request)
+        async for data in requests:
+            stream.receive(_parsed(p4r.StreamMessageRequest, data))
     finally:
         outbox.close()
 
@@ -182,9 +217,7 @@ class GrpcServer:
                 ("grpc.so_reuseport", 0),
             ]
         )
-        p4r_grpc.add_P4RuntimeServicer_to_server(
-            _Servicer(self._service, self._outbox_limit), server
-        )
+        server.add_generic_rpc_handlers((_Servicer(self._service, self._outbox_limit).handlers(),))
         for add in self._beside:
             add(server)
         try:

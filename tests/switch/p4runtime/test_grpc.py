@@ -7,13 +7,24 @@ import finsy as fy
 import grpc
 import pytest
 from finsy.proto import U128, p4r, p4r_grpc, rpc_status
-from p4runtime_kit import KITCHEN, arbitration, exact, frame, kitchen, table_entry
+from p4runtime_kit import (
+    KITCHEN,
+    action,
+    arbitration,
+    exact,
+    frame,
+    kitchen,
+    lpm,
+    table_entry,
+)
 
 from sglb.switch.live import LiveSwitch, ServeOptions
 from sglb.switch.p4runtime.grpc_server import GrpcServer
 from sglb.switch.p4runtime.service import ServiceOptions
 from sglb.switch.p4runtime.status import Code, details_of
 
+(LPM,) = (t.preamble.id for t in kitchen().p4info.tables if t.preamble.alias == "lpm_t")
+(FORWARD,) = (a.preamble.id for a in kitchen().p4info.actions if a.preamble.alias == "forward")
 OPTIONS = ServeOptions(grpc="127.0.0.1:0", ports=(1, 2, 3), device_id=5)
 
 
@@ -160,6 +171,67 @@ def test_error_details_travel_in_the_trailing_metadata():
 def _id(alias):
     info = kitchen().p4info
     return next(t.preamble.id for t in info.tables if t.preamble.alias == alias)
+
+
+def test_bytes_that_are_no_message_get_a_status_and_leave_no_trace(caplog):
+    async def test():
+        async with serving() as live, grpc.aio.insecure_channel(live.address) as channel:
+            for method in ("Write", "SetForwardingPipelineConfig", "Capabilities"):
+                call = channel.unary_unary(f"/p4.v1.P4Runtime/{method}")(b"\xff")
+                code, text, _ = await status_of(call)
+                assert (code, "\n" in text) == ("INVALID_ARGUMENT", False)
+            read = channel.unary_stream("/p4.v1.P4Runtime/Read")(b"\xff")
+            assert (await status_of(read.read()))[0] == "INVALID_ARGUMENT"
+            stream = channel.stream_stream("/p4.v1.P4Runtime/StreamChannel")()
+            await stream.write(arbitration(1).SerializeToString())
+            await stream.read()
+            await stream.write(b"\xff")
+            assert (await status_of(stream.read()))[0] == "INVALID_ARGUMENT"
+        assert caplog.records == []
+
+    run(test())
+
+
+def test_a_new_primary_hears_of_it_after_the_old_ones_writes_are_done():
+    """P4Runtime 1.5, section 5.3: writes under way end first, and come whole or are denied."""
+
+    async def test():
+        async with serving() as live, raw(live) as old, raw(live) as new:
+            await primary(old)
+            entries = [
+                {
+                    "type": p4r.Update.INSERT,
+                    "entity": table_entry(
+                        LPM, lpm(1, n.to_bytes(4, "big"), 32), act=action(FORWARD, b"\2")
+                    ),
+                }
+                for n in range(64)
+            ]
+            writes = [
+                old.Write(
+                    p4r.WriteRequest(
+                        device_id=5, election_id=U128.encode(1), updates=entries[n : n + 8]
+                    )
+                )
+                for n in range(0, 64, 8)
+            ]
+            stream = new.StreamChannel()
+            await stream.write(arbitration(2))
+            assert (await stream.read()).arbitration.status.code == 0
+            ask = p4r.ReadRequest(device_id=5, entities=[table_entry(LPM)])
+            at_once = [e async for r in new.Read(ask) for e in r.entities]
+            codes = []
+            for write in writes:
+                try:
+                    await write
+                    codes.append("OK")
+                except grpc.aio.AioRpcError as error:
+                    codes.append(error.code().name)
+            later = [e async for r in new.Read(ask) for e in r.entities]
+            assert set(codes) <= {"OK", "PERMISSION_DENIED"}
+            assert len(at_once) == len(later) == 8 * codes.count("OK")
+
+    run(test())
 
 
 def test_reads_stream_and_fail_with_details():

@@ -6,6 +6,7 @@ from finsy.proto import p4r
 from google.protobuf.message import DecodeError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from mutations import ids_of, mutate
 from p4runtime_kit import Bench, arbitration, frame
 from test_p4runtime_service import every_kind, prepare
 
@@ -14,62 +15,8 @@ from sglb.switch.p4runtime.status import P4RuntimeError
 BENCH = Bench()
 prepare(BENCH)
 UPDATES = [u.SerializeToString() for u in every_kind(BENCH)]
-IDS = sorted(
-    {
-        o.preamble.id
-        for t in ("tables", "actions", "digests")
-        for o in getattr(BENCH.program.p4info, t)
-    }
-)
+IDS = ids_of(BENCH.program.p4info)
 fuzz = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-def mutate(message, rng):
-    """Changes one field somewhere in a message: sets, clears, repeats or replaces it."""
-    fields = list(message.DESCRIPTOR.fields)
-    if not fields:
-        return
-    field = rng.choice(fields)
-    if field.message_type is not None and rng.random() < 0.7:
-        inner = getattr(message, field.name)
-        if not field.is_repeated:
-            mutate(inner, rng)
-            return
-        if inner and rng.random() < 0.7:
-            mutate(rng.choice(list(inner)), rng)
-            return
-    change_field(message, field, rng)
-
-
-def change_field(message, field, rng):
-    current = getattr(message, field.name)
-    if field.is_repeated:
-        if len(current) and rng.random() < 0.5:
-            del current[rng.randrange(len(current))]
-        elif field.message_type is not None:
-            current.add()
-        else:
-            current.append(scalar(field, rng))
-    elif rng.random() < 0.3:
-        message.ClearField(field.name)
-    elif field.message_type is not None:
-        current.SetInParent()
-    else:
-        setattr(message, field.name, scalar(field, rng))
-
-
-def scalar(field, rng):
-    if field.type == field.TYPE_BYTES:
-        return rng.choice([b"", b"\0", b"\x01", b"\0\x02", b"\xff" * rng.randrange(1, 20)])
-    if field.type == field.TYPE_STRING:
-        return rng.choice(["", "x", "pin"])
-    if field.type == field.TYPE_BOOL:
-        return rng.random() < 0.5
-    small = [0, 1, 2, 5, 8]
-    if field.type in (field.TYPE_INT32, field.TYPE_INT64, field.TYPE_ENUM):
-        large = 2**31 - 1 if field.type != field.TYPE_INT64 else 2**63 - 1
-        return rng.choice([*small, -1, large, -large])
-    return rng.choice([*small, *IDS, 2**32 - 1])
 
 
 @fuzz
@@ -80,7 +27,7 @@ def test_mutated_updates(seed):
     for data in rng.sample(UPDATES, 3):
         update = p4r.Update.FromString(data)
         for _ in range(rng.randrange(3)):
-            mutate(update, rng)
+            mutate(update, rng, IDS)
         updates.append(update)
     before = BENCH.everything()
     atomicity = rng.choice([0, 1, 2])
@@ -101,7 +48,7 @@ def test_mutated_reads(seed):
     entities = []
     for data in rng.sample(UPDATES, 3):
         entity = p4r.Update.FromString(data).entity
-        mutate(entity, rng)
+        mutate(entity, rng, IDS)
         entities.append(entity)
     before = BENCH.everything()
     codes = BENCH.read_code(*entities)
@@ -150,7 +97,7 @@ def test_mutated_stream_messages(seeds):
         rng = random.Random(seed)
         message = p4r.StreamMessageRequest()
         message.CopyFrom(rng.choice(samples))
-        mutate(message, rng)
+        mutate(message, rng, IDS)
         try:
             stream.receive(message)
         except P4RuntimeError:
