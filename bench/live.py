@@ -112,7 +112,7 @@ class Lab:
 
     def latency_us(self, frame_bytes: int, frames: int) -> float:
         """From sending a frame to its arrival, one at a time, in the median; inf when it gets lost."""
-        ends = [_packet_socket(self.names[0]), _packet_socket(self.names[2])]
+        ends = [packet_socket(self.names[0]), packet_socket(self.names[2])]
         times = []
         try:
             for _ in range(frames):
@@ -129,7 +129,7 @@ class Lab:
         return statistics.median(times) * 1e6
 
 
-def _packet_socket(namespace: str) -> socket.socket:
+def packet_socket(namespace: str) -> socket.socket:
     """A packet socket on eth0 of a namespace."""
     library = ctypes.CDLL(None)
     with (
