@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mutations import ids_of, mutate
 from p4runtime_kit import Bench, arbitration, frame
+from p4runtime_soak import soak
 from test_p4runtime_service import every_kind, prepare
 
 from sglb.switch.p4runtime.status import P4RuntimeError
@@ -115,3 +116,10 @@ def test_mutated_stream_messages(seeds):
 def test_random_frames(data, port):
     BENCH.send(port, data)
     assert BENCH.switch.clock.next_ps() is None
+
+
+def test_a_short_soak_over_grpc():
+    """As `p4runtime_soak.py` does at length; it checks every table around every update."""
+    codes, _, _ = soak(requests=150, seed=2, tell=lambda _: None)
+    assert codes["OK"] > 20
+    assert codes["INVALID_ARGUMENT"] > 20

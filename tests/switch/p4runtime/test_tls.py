@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import finsy as fy
 import grpc
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from p4runtime_kit import kitchen
 
+from sglb.cli.serving import parse_tls
 from sglb.switch.live import LiveSwitch, ServeOptions
 from sglb.switch.p4runtime.tls import TlsFiles
 
@@ -158,6 +160,21 @@ def test_the_command_wants_certificate_and_key():
         found = subprocess.run(command, capture_output=True, text=True, check=False)
         assert found.returncode != 0
         assert found.stderr.startswith(f"error: --grpc-{missing} is missing: TLS takes")
+
+
+@pytest.mark.parametrize(
+    ("address", "known_clients", "warned"),
+    [
+        ("127.0.0.1:9559", False, False),
+        ("[::1]:9559", False, False),
+        ("0.0.0.0:9559", False, True),
+        ("0.0.0.0:9559", True, False),
+    ],
+)
+def test_a_warning_where_anybody_may_connect(address, known_clients, warned, caplog):
+    files = [Path("cert.pem"), Path("key.pem"), Path("ca.pem")] if known_clients else [None] * 3
+    parse_tls(address, *files)
+    assert ["may program the switch" in r.getMessage() for r in caplog.records] == [True] * warned
 
 
 def refusal(*files):
