@@ -17,6 +17,9 @@ BOTH = {
     "test_p4runtime_fuzz",
     "test_pipeline_config",
     "test_table_entries",
+    "test_spec_09_2_action_profiles",
+    "test_spec_09_3_counters_meters",
+    "test_spec_09_5_others",
 }
 
 
