@@ -4,6 +4,8 @@ import pytest
 from finsy.proto import p4d, p4i, p4r
 from p4runtime_kit import KITCHEN, Bench, action, compiled, exact, frame, table_entry
 
+from sglb.p4.source import P4Errors
+
 METER = {"cir": 1, "cburst": 2, "pir": 3, "pburst": 4}
 COUNT = {"byte_count": 20, "packet_count": 2}
 
@@ -169,6 +171,11 @@ def test_9_4_configurations_by_type(note, config, code):
 def test_6_4_5_the_type_is_in_the_p4info():
     info = of_type("single_rate_three_color").program.p4info
     assert [m.spec.type for m in info.meters] == [p4i.MeterSpec.SINGLE_RATE_THREE_COLOR]
+
+
+def test_6_4_5_a_meter_has_one_type():
+    with pytest.raises(P4Errors, match="police is both @single_rate_two_color and @two_rate_"):
+        of_type("single_rate_two_color @two_rate_three_color")
 
 
 def test_9_4_an_excess_burst_is_yellow():
