@@ -45,7 +45,7 @@ _CPU_FRAMES: Final = 64  #: to the control plane, before other things get their 
 _NETLINK_BYTES: Final = 1 << 16
 #: What to tell of a port's counters when they grow.
 _TROUBLES: Final = {
-    s.W_SEND_FAILED: "frames were not taken by the interface",
+    s.W_SEND_FAILED: "frames were not taken by the interface: {error}",
     s.W_UNKNOWN: "frames came joined in a way that is not known and were dropped; switch that off at "
     "the other end (ethtool -K NAME gso off)",
     s.W_LONG: f"frames were longer than {s.FRAME_BYTES} bytes and were dropped",
@@ -197,7 +197,9 @@ class Interfaces:
 
     def _look_at_troubles(self, again: bool = True) -> None:
         for number, port in self._ports.items():
-            for word, what in _TROUBLES.items():
+            error = os.strerror(self.node.count(number, s.W_ERRNO))
+            for word, text in _TROUBLES.items():
+                what = text.format(error=error)
                 self._grown(
                     number, word, self.node.count(number, word), f"{port.interface}: {what}"
                 )

@@ -79,7 +79,6 @@ LINKS_WORDS: Final = 4_096  #: the longest datagram of netlink
 WIRE_WORDS: Final = 24
 W_FD: Final = 0  #: -1 while there is no interface
 W_PORT: Final = 1  #: number in the node's memory
-W_VNET: Final = 2  #: a packet socket: frames come with a virtio_net_hdr
 W_TX: Final = 3  #: word offset of its batch of frames to send
 W_TX_COUNT: Final = 4
 W_CAPTURE_IN: Final = 5  #: files, -1 for none

@@ -131,7 +131,7 @@ class WireNode:
 
     def _attach(self, local: int, fd: int, *, vnet: bool) -> None:
         w, wire = self.world.w, self._wire(local)
-        w[wire + s.W_FD], w[wire + s.W_VNET] = fd, vnet
+        w[wire + s.W_FD] = fd
         # A port that only sends isn't asked for frames.
         w[int(w[self._at + s.S_POLL]) + 1 + local] = (fd if vnet else _NOTHING) | _POLLIN
         if fd < 0:
