@@ -206,7 +206,6 @@ def _refusals() -> list[tuple[type[SwitchError], str, Any]]:
         (NoSuchEntry, "has no group 7", lambda b: b.table.insert((5,), GroupRef(7))),
         (NoSuchEntry, "has no member 7", lambda b: b.table.insert((5,), MemberRef(7))),
         (BadValue, "give a member", lambda b: b.table.insert((5,), set_(1))),
-        (BadValue, "at least one action", lambda b: b.table.insert((5,), OneShot(()))),
         (
             BadValue,
             "at least 1",

@@ -47,6 +47,10 @@ class _Observer:
     def add(self, ask: Ask, settings: Settings, rank: int) -> None:
         """Tell of one more transport. Raises SettingsError when a socket cannot be had."""
         with self._lock:
+            # First what others may have taken: nothing is left open then.
+            if self._metrics is None and settings.metrics_port:
+                self._metrics = _listen_http(settings.metrics_port + rank)
+                os.eventfd_write(self._stop, 1)  # look again at what there is to listen to
             if self._status is None:
                 self._path = runtime_folder(settings.runtime_dir) / f"{self.pid}.status"
                 self._path.unlink(missing_ok=True)
@@ -54,9 +58,6 @@ class _Observer:
                     self._status = listen_at(self._path)
                 except OSError as error:
                     raise SettingsError(f"cannot listen at {self._path}: {error}") from error
-            if self._metrics is None and settings.metrics_port:
-                self._metrics = _listen_http(settings.metrics_port + rank)
-                os.eventfd_write(self._stop, 1)  # look again at what there is to listen to
             self._asks.append(ask)
             if self._thread is None:
                 self._thread = threading.Thread(
