@@ -16,7 +16,7 @@ from sglb.cli.errors import UserError
 from sglb.cli.table import FILE_WIDTH
 from sglb.collective.transport.errors import SettingsError
 from sglb.collective.transport.observe import ask_all
-from sglb.collective.transport.runtime import runtime_folder
+from sglb.collective.transport.runtime import folder_path
 from sglb.collective.transport.settings import Settings
 
 collective_app = typer.Typer(
@@ -43,9 +43,11 @@ def status_command(
 ) -> None:
     """Show rails, rates and failovers of all reccl groups of this user on this host."""
     try:
-        where = runtime_folder(str(folder) if folder else Settings.from_env().runtime_dir)
+        where = folder_path(str(folder) if folder else Settings.from_env().runtime_dir)
     except SettingsError as error:
         raise UserError(str(error)) from error
+    if where.exists() and not where.is_dir():
+        raise UserError(f"{where}: not a folder")
     found = {pid: stats for pid, stats in ask_all(where) if stats}
     if as_json:
         typer.echo(json.dumps(found, indent=1))

@@ -324,21 +324,12 @@ class Group:
         try:
             channel.read(_READ_BYTES)
         except EOFError:
-            self._ended(channel, "the peer closed the connection")
-        except ConnectionError as error:
-            self._ended(channel, error.strerror or str(error))
+            self.drop(channel, "the peer closed the connection")
         except OSError as error:
             self.drop(channel, error.strerror or str(error))
         except WireError as error:
             self.drop(channel, f"bytes that make no sense: {error}")
         self.touch(channel)
-
-    def _ended(self, channel: Channel, reason: str) -> None:
-        peer = channel.host
-        assert isinstance(peer, Peer)
-        self.drop(channel, reason, quiet=peer.leaving)
-        if peer.leaving and not peer.channels:
-            self._gone(peer, f"rank {peer.rank} has closed its transport")
 
     def _tick(self, now: float) -> None:
         late = now - self._tick_at
@@ -433,7 +424,9 @@ class Group:
         past = self.past.setdefault(channel.rails[0], [0, 0, 0])
         past[0] += channel.sent_bytes
         past[1] += channel.received_bytes
-        if quiet or self.closing:
+        if peer.leaving and not peer.channels:  # noticed by reading or by writing
+            self._gone(peer, f"rank {peer.rank} has closed its transport")
+        if quiet or peer.leaving or self.closing:
             return
         peer.stats.failovers += 1
         past[2] += 1

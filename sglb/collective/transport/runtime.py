@@ -18,13 +18,7 @@ def runtime_folder(chosen: str = "") -> Path:
 
     Raises SettingsError when it is somebody else's, or cannot be made.
     """
-    base = os.environ.get("XDG_RUNTIME_DIR", "")
-    if chosen:
-        path = Path(chosen)
-    elif base and os.access(base, os.W_OK):
-        path = Path(base, "reccl")
-    else:
-        path = Path(f"/tmp/reccl-{os.getuid()}")
+    path = folder_path(chosen)
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = path.stat()
@@ -33,6 +27,16 @@ def runtime_folder(chosen: str = "") -> Path:
     if found.st_uid != os.getuid() or (found.st_mode & 0o022 and not chosen):
         raise SettingsError(f"RECCL_RUNTIME_DIR: {path} is not this user's alone; name another")
     return path
+
+
+def folder_path(chosen: str = "") -> Path:
+    """Where that folder is, whether it is there or not."""
+    base = os.environ.get("XDG_RUNTIME_DIR", "")
+    if chosen:
+        return Path(chosen)
+    if base and os.access(base, os.W_OK):
+        return Path(base, "reccl")
+    return Path(f"/tmp/reccl-{os.getuid()}")
 
 
 def listen_at(path: Path) -> socket.socket:

@@ -75,7 +75,8 @@ def test_cuts_at_random_moments_change_no_byte(seed: int, memory: bool) -> None:
 
 def test_a_lost_channel_comes_back_after_its_probation() -> None:
     with ranks(2, settings(2, retry_s=0.02, probation_s=0.05)) as made:
-        cut(channels(made[0])[0])
+        lost = channels(made[0])[0]
+        cut(lost)
         deadline = time.monotonic() + 10
         while any(sum(p.failbacks for p in t.stats().peers.values()) < 1 for t in made):
             assert time.monotonic() < deadline
@@ -83,7 +84,7 @@ def test_a_lost_channel_comes_back_after_its_probation() -> None:
         stats = made[0].stats()
         assert [c.up for c in stats.channels] == [True, True]
         assert any("carries data again" in event for event in stats.events)
-        rail = made[0]._group.rails[0].name
+        rail = lost.rails[0]
         assert any(f"rail {rail} to rank 1 ({rail}) is lost" in event for event in stats.events)
 
 
@@ -115,6 +116,26 @@ def test_a_peer_that_closed_in_good_order_is_an_error_only_for_those_who_want_mo
         made[1].close()
         with pytest.raises(PeerLostError, match="rank 1 has closed"):
             made[0].recv(1, 0, bytearray(10)).wait(10)
+
+
+def _send_until_it_fails(transport: Transport) -> None:
+    for stream in range(1000):  # the peer leaves some time meanwhile
+        transport.send(1, 1 + stream, bytes(100_000))
+        transport.progress(0.001)
+    transport.recv(1, 0, bytearray(10)).wait(10)
+
+
+@pytest.mark.parametrize("again", range(6))  # whether reading or writing notices it first varies
+def test_writing_to_a_peer_that_closed_tells_so_at_once(again: int) -> None:
+    with ranks(2) as made:
+        found = made[0].recv(1, 0, bytearray(10))
+        made[1].send(0, 0, b"x" * 10).wait(10)
+        found.wait(10)
+        leaves = threading.Thread(target=made[1].close)
+        leaves.start()
+        with pytest.raises(PeerLostError, match="rank 1 has closed"):
+            _send_until_it_fails(made[0])
+        leaves.join()
 
 
 def test_two_connections_lost_at_once_that_carry_each_others_reports() -> None:
