@@ -32,10 +32,8 @@ _MOST_EVENTS: Final = 32
 #: those behind these; then the rows.
 _FIRST, _SECOND, _THIRD, _ROWS = 0, 1, 2, 3
 _MOST_ROWS: Final = m.AHEAD_WORDS - _ROWS
-#: Tables of a program that are looked after.
-_TABLES: Final = 16
-#: Where a port's record has what receiving, serving and sending take.
-_RECEIVE, _SERVE, _SEND = 0, 8, 16
+#: Where a port's record has what receiving and sending take; what serving takes lies between.
+_RECEIVE, _SEND = 0, 16
 
 
 @inlined
@@ -139,9 +137,10 @@ def _rows(world: World, node: int, place: int, end: int) -> None:
                 _row(world, row)
         event += m.EVENT_WORDS
     w[rows - _ROWS + _FIRST] = count
-    if node < w[m.SWITCHES]:
+    if node < w[m.SWITCHES] and w[record + m.N_PROGRAM] >= 0:
+        program = w[m.PROGRAMS_AT] + w[record + m.N_PROGRAM] * m.PROGRAM_WORDS
         tables = ((w[record + m.N_MACHINE] - w[m.BASE]) >> 3) + abi.FIRST_TABLE
-        for table in range(_TABLES):
+        for table in range(w[program + m.F_TABLES]):
             fetch(w[tables + table])
 
 

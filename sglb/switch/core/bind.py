@@ -111,6 +111,7 @@ class CoreSwitch:
         w[at + m.F_CLEAR] = addresses["p4_clear_metadata"]
         w[at + m.F_PRESERVE] = addresses["p4_preserve"]
         w[at + m.F_FRAME_BYTES] = native.frame_bytes
+        w[at + m.F_TABLES] = len(native.ir.tables)
         w[at + m.F_INGRESS] = addresses["p4_ingress_pass"]
         return number
 

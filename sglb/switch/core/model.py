@@ -313,6 +313,7 @@ F_PARSE: Final = 2
 F_CLEAR: Final = 3
 F_PRESERVE: Final = 4
 F_FRAME_BYTES: Final = 5
+F_TABLES: Final = 6  #: how many tables it has
 
 # --- heaps and events ---
 HEAP_WORDS: Final = 4
