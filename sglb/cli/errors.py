@@ -17,6 +17,7 @@ from sglb.p4.source import P4Errors
 from sglb.switch.errors import SwitchError
 from sglb.switch.p4runtime.status import P4RuntimeError
 from sglb.switch.pcap import PcapError
+from sglb.switch.runtime_file import RuntimeFileError
 
 #: Exit statuses, beside 2 for a command line that makes no sense.
 FAILED = 1
@@ -29,7 +30,7 @@ class UserError(Exception):
 
 
 #: Errors that name file and line; no word needs to stand before them.
-_PLACED = (P4Errors, SettingsError, SourceError)
+_PLACED = (P4Errors, RuntimeFileError, SettingsError, SourceError)
 _PLAIN = (
     BoundError,
     ControlPlaneNotFoundError,

@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from finsy import P4Schema
+from finsy.proto import p4r
 
 from sglb.cli import files
 from sglb.cli.arguments import Define, Include
 from sglb.cli.errors import UserError
 from sglb.p4.compiler import CompiledProgram
+from sglb.switch import runtime_file
 from sglb.switch.config import SwitchConfig
 from sglb.switch.live import LiveSwitch, ServeOptions, serve
 from sglb.switch.p4runtime.tls import TlsFiles
@@ -169,6 +172,14 @@ def switch_command(
             help="With --grpc-cert: let in only clients with a certificate of this authority.",
         ),
     ] = None,
+    entries: Annotated[
+        Path | None,
+        typer.Option(
+            "--entries",
+            metavar="JSON",
+            help="Hold these entries from the start: a runtime file as the P4 tutorials have it.",
+        ),
+    ] = None,
     capture: Annotated[
         Path | None,
         typer.Option(
@@ -247,11 +258,13 @@ def switch_command(
             port_down_detection_ps=0,
             port_up_detection_ps=0,
         )
+    compiled = None if program is None else files.program(program, include, define)
     options = ServeOptions(
         grpc=grpc,
         tls=parse_tls(grpc, grpc_cert, grpc_key, grpc_client_ca),
         interfaces=interfaces,
         capture_dir=capture,
+        entries=_read_entries(entries, compiled),
         pcap_dir=pcap_dir,
         ports=parse_ports(ports),
         speed=speed,
@@ -261,7 +274,16 @@ def switch_command(
         device_id=device_id,
         switch=config,
     )
-    serve_switch(None if program is None else files.program(program, include, define), options)
+    serve_switch(compiled, options)
+
+
+def _read_entries(path: Path | None, program: CompiledProgram | None) -> tuple[p4r.Update, ...]:
+    """The updates of --entries. Raises `UserError` without a program, `RuntimeFileError`."""
+    if path is None:
+        return ()
+    if program is None:
+        raise UserError("--entries needs PROGRAM.p4: without it no table is known")
+    return tuple(runtime_file.read(path, P4Schema(program.p4info)))
 
 
 def _check_ports(

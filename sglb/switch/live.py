@@ -22,12 +22,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc.aio
+from finsy.proto import p4r
 
 from sglb.p4.native.program import compile_native
 from sglb.p4.random_stream import RandomStream
 from sglb.switch.clock import PS_PER_NS, PS_PER_S
 from sglb.switch.config import SwitchConfig
 from sglb.switch.gnmi import PortStates, add_to_server
+from sglb.switch.p4runtime.client import InProcessClient
 from sglb.switch.p4runtime.grpc_server import GrpcServer
 from sglb.switch.p4runtime.service import P4RuntimeService, ServiceOptions
 from sglb.switch.p4runtime.tls import TlsFiles
@@ -152,8 +154,8 @@ class ServeOptions:
     "host:port" or None for no server, `tls` what that shows and asks of clients. `pcap_dir` holds the
     ports' files; `ports` are further ports without input. `exit_when_done` ends the run when all input
     has been read (pipes to their end) and `linger_s` has passed after that; otherwise it ends on SIGINT
-    or SIGTERM. `seed` is for the program's random numbers. `on_ready` is called once everything
-    listens.
+    or SIGTERM. `entries` are written before anything is served or received (`runtime_file` reads some).
+    `seed` is for the program's random numbers. `on_ready` is called once everything listens.
     """
 
     grpc: str | None = "127.0.0.1:9559"
@@ -162,6 +164,7 @@ class ServeOptions:
     ports: tuple[int, ...] = ()
     interfaces: tuple[InterfacePort, ...] = ()
     capture_dir: Path | None = None
+    entries: tuple[p4r.Update, ...] = ()
     speed: float = 1.0
     input_delay_s: float = 0.0
     exit_when_done: bool = False
@@ -223,6 +226,10 @@ class LiveSwitch:
         )
         service = replace(options.service, epoch_ns=self.clock.epoch_ns)
         self.service = P4RuntimeService(self.switch, self.clock, service)
+        if options.entries:
+            client = InProcessClient(self.service)
+            client.write(options.entries)
+            client.close()
         if options.pcap_dir is not None:
             self.files = PcapPorts(
                 self.switch,
