@@ -154,7 +154,7 @@ class ServeOptions:
     "host:port" or None for no server, `tls` what that shows and asks of clients. `pcap_dir` holds the
     ports' files; `ports` are further ports without input. `exit_when_done` ends the run when all input
     has been read (pipes to their end) and `linger_s` has passed after that; otherwise it ends on SIGINT
-    or SIGTERM. `entries` are written before anything is served or received (`runtime_file` reads some).
+    or SIGTERM. `entries` are written before anything is served (`runtime_file` reads some).
     `seed` is for the program's random numbers. `on_ready` is called once everything listens.
     """
 
@@ -226,10 +226,6 @@ class LiveSwitch:
         )
         service = replace(options.service, epoch_ns=self.clock.epoch_ns)
         self.service = P4RuntimeService(self.switch, self.clock, service)
-        if options.entries:
-            client = InProcessClient(self.service)
-            client.write(options.entries)
-            client.close()
         if options.pcap_dir is not None:
             self.files = PcapPorts(
                 self.switch,
@@ -245,6 +241,10 @@ class LiveSwitch:
                 self.switch.add_port(number, None)
         if self.interfaces is not None:
             self.interfaces.start(self.switch)
+        if options.entries:
+            client = InProcessClient(self.service)
+            client.write(options.entries)
+            client.close()
         if options.grpc is not None:
             credentials = None if options.tls is None else options.tls.credentials()
             self._server = GrpcServer(

@@ -28,7 +28,7 @@ from finsy import (
     P4TableAction,
     P4TableEntry,
 )
-from finsy.p4values import encode_exact
+from finsy.p4values import DecodeFormat, decode_exact, encode_exact
 from finsy.proto import p4i, p4r
 
 MAX_BYTES = 64_000_000
@@ -328,37 +328,50 @@ def _entry_out(entry: p4r.TableEntry, schema: P4Schema) -> dict[str, Any]:
     if not entry.action.HasField("action"):
         raise ValueError(f"table {table.preamble.name}: a runtime file has no word for groups")
     action = next(a for a in schema.p4info.actions if a.preamble.id == called.action_id)
-    names = {p.id: p.name for p in action.params}
+    params = {p.id: p for p in action.params}
     made: dict[str, Any] = {"table": table.preamble.name}
     if entry.is_default_action:
         made["default_action"] = True
     else:
-        fields = {f.id: f.name for f in table.match_fields}
-        made["match"] = {fields[m.field_id]: _match_out(m) for m in entry.match}
+        fields = {f.id: f for f in table.match_fields}
+        made["match"] = {
+            fields[m.field_id].name: _match_out(m, fields[m.field_id].bitwidth) for m in entry.match
+        }
     if entry.priority:
         made["priority"] = entry.priority
     made["action_name"] = action.preamble.name
-    made["action_params"] = {names[p.param_id]: int.from_bytes(p.value) for p in called.params}
+    made["action_params"] = {
+        params[p.param_id].name: _value_out(p.value, params[p.param_id].bitwidth)
+        for p in called.params
+    }
     return made
 
 
-def _match_out(match: p4r.FieldMatch) -> int | list[int]:
-    number = int.from_bytes
+def _match_out(match: p4r.FieldMatch, width: int) -> Any:
     match match.WhichOneof("field_match_type"):
         case "lpm":
-            return [number(match.lpm.value), match.lpm.prefix_len]
+            return [_value_out(match.lpm.value, width, address=True), match.lpm.prefix_len]
         case "ternary":
-            return [number(match.ternary.value), number(match.ternary.mask)]
+            return [_value_out(match.ternary.value, width), _value_out(match.ternary.mask, width)]
         case "range":
-            return [number(match.range.low), number(match.range.high)]
+            return [_value_out(match.range.low, width), _value_out(match.range.high, width)]
         case "optional":
-            return number(match.optional.value)
+            return _value_out(match.optional.value, width)
         case _:
-            return number(match.exact.value)
+            return _value_out(match.exact.value, width)
+
+
+def _value_out(value: bytes, width: int, address: bool = False) -> int | str:
+    """What 48 bits hold is written as a MAC address, and prefixes as IP addresses; text as it is."""
+    if width in (0, 48) or (address and width in (32, 128)):
+        text = decode_exact(value, width, DecodeFormat.STRING | DecodeFormat.ADDRESS)
+        return str(text)
+    return int.from_bytes(value)
 
 
 def _replicas_out(replicas: Iterable[p4r.Replica]) -> Iterator[dict[str, int]]:
     for replica in replicas:
         if replica.backup_replicas:
             raise ValueError("a runtime file has no word for backup replicas")
-        yield {"egress_port": int.from_bytes(replica.port), "instance": replica.instance}
+        port = int.from_bytes(replica.port) if replica.port else replica.egress_port
+        yield {"egress_port": port, "instance": replica.instance}

@@ -1,0 +1,125 @@
+"""`sglb export`, `sglb load`: fabrics as files of the P4 tutorials, such files into any switch."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Final
+
+import finsy as fy
+import typer
+
+from controller.export import STATIC_POLICIES, export
+from sglb import programs
+from sglb.cli import files
+from sglb.cli.arguments import Define, Include
+from sglb.cli.errors import UserError
+from sglb.fabric import scenario as scenarios
+from sglb.fabric.scenario import Scenario
+from sglb.switch import runtime_file
+from sglb.switch.p4runtime.load import load
+
+_SHAPES: Final = {
+    "leafspine": ("leaf_spine", ("leaves", "spines", "hosts_per_leaf")),
+    "clos3": (
+        "clos3",
+        ("pods", "leaves_per_pod", "spines_per_pod", "cores_per_spine", "hosts_per_leaf"),
+    ),
+    "fattree": ("clos3", ("k",)),
+}
+_SHAPE: Final = re.compile(r"([a-z0-9]+)((?:,[0-9]{1,5})+)\Z")
+
+
+def fabric(text: str) -> Scenario:
+    """A scenario file, or `leafspine,LEAVES,SPINES[,HOSTS]` and its like. Raises `UserError`."""
+    match = _SHAPE.match(text)
+    if match is None or match[1] not in _SHAPES:
+        path = Path(text)
+        if path.suffix in (".yaml", ".yml"):
+            return files.scenario(path)
+        known = " or ".join(
+            f"{name},{','.join(keys).upper()}" for name, (_, keys) in _SHAPES.items()
+        )
+        raise UserError(f"{text}: write a scenario file (.yaml), or {known}")
+    kind, keys = _SHAPES[match[1]]
+    numbers = [int(n) for n in match[2][1:].split(",")]
+    if match[1] == "leafspine" and len(numbers) == 2:
+        numbers.append(1)
+    if len(numbers) != len(keys):
+        raise UserError(f"{text}: {match[1]} takes {len(keys)} numbers: {', '.join(keys)}")
+    return scenarios.from_dict(
+        {
+            "topology": {kind: dict(zip(keys, numbers, strict=True))},
+            "workload": {"all_to_all": {"bytes_per_pair": 1}},
+        },
+        text,
+    )
+
+
+def export_command(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="FABRIC",
+            help="A scenario (.yaml), leafspine,LEAVES,SPINES[,HOSTS A LEAF], clos3,... or fattree,K.",
+        ),
+    ],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Made if it is not there.")],
+    policy: Annotated[
+        str, typer.Option("--policy", "-p", metavar="NAME", help="How paths are chosen.")
+    ] = "flowlet",
+    mbps: Annotated[
+        float | None,
+        typer.Option(
+            "--mbps", min=0.001, metavar="N", help="Rate of the fastest link; the others follow."
+        ),
+    ] = None,
+) -> None:
+    """Write a fabric as topology.json and a runtime file a switch, for Mininet.
+
+    The switches get by without a controller; so glb and dlb, which need more, are not to be had.
+    """
+    scenario = fabric(what)
+    chosen = next((name for name in STATIC_POLICIES if name == policy), None)
+    if chosen is None:
+        raise UserError(
+            f"--policy {policy}: choose one of {', '.join(STATIC_POLICIES)}; the others need agents "
+            "or timers beside the tables"
+        )
+    program = programs.glb()
+    schema = fy.P4Schema(files.program(program).p4info)
+    folder.mkdir(parents=True, exist_ok=True)
+    export(scenario, chosen, folder, schema, program, mbps)
+    typer.echo(
+        f"{folder / 'topology.json'}: {len(scenario.topology.switches)} switches, "
+        f"{len(scenario.topology.hosts)} hosts"
+    )
+
+
+def load_command(
+    program: Annotated[Path, typer.Argument(metavar="PROGRAM.p4")],
+    entries: Annotated[
+        Path, typer.Argument(metavar="JSON", help="A runtime file as the P4 tutorials have it.")
+    ],
+    grpc: Annotated[
+        str, typer.Option("--grpc", metavar="HOST:PORT", help="The switch's P4Runtime server.")
+    ] = "127.0.0.1:9559",
+    device_id: Annotated[int, typer.Option("--device-id", min=0, metavar="N")] = 1,
+    device_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--device-config",
+            metavar="FILE",
+            help="What the switch is to run: for BMv2, the JSON that p4c wrote. [what it runs already]",
+        ),
+    ] = None,
+    include: Include = None,
+    define: Define = None,
+) -> None:
+    """Load a program and the entries of a runtime file into any P4Runtime switch."""
+    compiled = files.program(program, include, define)
+    schema = fy.P4Schema(compiled.p4info)
+    updates = runtime_file.read(entries, schema)
+    blob = b"" if device_config is None else device_config.read_bytes()
+    load(grpc, device_id, compiled.p4info, blob, updates)
+    typer.echo(f"{grpc}: {len(updates)} entries written")
