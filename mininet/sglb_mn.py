@@ -1,0 +1,444 @@
+"""Fabrics of P4 switches in Mininet: topologies, and nodes for `sglb switch` and for BMv2.
+
+    mn --custom mininet/sglb_mn.py --topo leafspine,4,4 --switch sglb --controller none --test pingall
+
+Mininet runs on the system's Python, so this file needs nothing but Mininet; the `sglb` command is looked
+for in $SGLB, beside this file's tree (.venv/bin) and on PATH.
+"""
+
+import atexit
+import ctypes
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+from mininet.cli import CLI
+from mininet.link import Intf, Link, TCIntf
+from mininet.log import error, info, setLogLevel
+from mininet.net import Mininet
+from mininet.node import Host, Switch
+from mininet.topo import Topo
+
+START_TIMEOUT_S = 120  # the first switch compiles the program
+STOP_TIMEOUT_S = 10
+FIRST_GRPC_PORT = 50051  # as the tutorials number them
+FIRST_THRIFT_PORT = 9090
+
+# `mn` reads this file by exec, which sets no __file__.
+HERE = os.path.dirname(os.path.abspath(sys._getframe().f_code.co_filename))
+
+
+class LabError(Exception):
+    """What keeps a lab from starting, in one line."""
+
+
+def sglb_command():
+    """The `sglb` command. Raises LabError."""
+    tree = os.path.join(os.path.dirname(HERE), ".venv", "bin", "sglb")
+    for found in (os.environ.get("SGLB"), tree, shutil.which("sglb")):
+        if found and os.access(found, os.X_OK):
+            return found
+    raise LabError("there is no sglb command on PATH; set SGLB to where it is")
+
+
+def scratch_folder():
+    """A folder that is gone at the end."""
+    folder = tempfile.mkdtemp(prefix="sglb-mn-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def run_sglb(*arguments):
+    """Runs an `sglb` command. Raises LabError with what it had to say."""
+    found = subprocess.run(
+        [sglb_command(), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    if found.returncode:
+        raise LabError(found.stderr.strip() or "sglb %s failed" % " ".join(arguments))
+
+
+def _end_with_parent():
+    """In a child: SIGTERM when Mininet is gone, however it went; and no Ctrl-C of its terminal."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+    os.setpgrp()
+
+
+# --- nodes ------------------------------------------------------------------------------------------
+
+
+class P4Switch(Switch):
+    """A switch that is a process of its own, in the namespace of Mininet.
+
+    program: a P4 program; entries: a runtime file with what its tables hold (None: a controller
+    writes them). grpc_port, device_id: counted up from 50051 and 1, in the order of the switches.
+    cpu_port: the port of packet-ins. log_dir: where NAME.log and, with pcap, captures go.
+    """
+
+    made = 0
+
+    def __init__(
+        self,
+        name,
+        program=None,
+        entries=None,
+        grpc_port=None,
+        device_id=None,
+        cpu_port=510,
+        log_dir=None,
+        pcap=False,
+        **params
+    ):
+        number = P4Switch.made
+        P4Switch.made += 1
+        self.device_id = int(device_id) if device_id is not None else number + 1
+        params.setdefault("dpid", "%x" % self.device_id)
+        Switch.__init__(self, name, **params)
+        self.program = program
+        self.entries = entries
+        self.number = number
+        self.grpc_port = int(grpc_port) if grpc_port is not None else FIRST_GRPC_PORT + number
+        self.cpu_port = int(cpu_port)
+        self.log_dir = log_dir or P4Switch.default_log_dir()
+        self.pcap = pcap
+        self.process = None
+
+    _log_dir = None
+
+    @classmethod
+    def default_log_dir(cls):
+        """One folder for all switches that were given none; it is gone at the end."""
+        if P4Switch._log_dir is None:
+            P4Switch._log_dir = scratch_folder()
+        return P4Switch._log_dir
+
+    @property
+    def log_file(self):
+        """What the process has to say."""
+        return os.path.join(self.log_dir, "%s.log" % self.name)
+
+    @property
+    def address(self):
+        """Of the P4Runtime server."""
+        return "127.0.0.1:%d" % self.grpc_port
+
+    def data_ports(self):
+        """(port, interface) of all ports that frames pass."""
+        return [(n, i) for n, i in sorted(self.intfs.items()) if i.name != "lo"]
+
+    def launch(self, command):
+        """Starts the process; it ends with Mininet."""
+        with open(self.log_file, "w") as log:
+            log.write("+ %s\n" % " ".join(command))
+            log.flush()
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                preexec_fn=_end_with_parent,
+            )
+
+    def start(self, _controllers):
+        """Begins to start; `batchStartup` waits, so that all start side by side."""
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", self.grpc_port))
+            except OSError:
+                raise LabError("%s: %s is in use" % (self.name, self.address)) from None
+        for _, intf in self.data_ports():
+            # Or the kernel of this namespace would speak on the links, too.
+            self.cmd("sysctl -qw net.ipv6.conf.%s.disable_ipv6=1" % intf.name)
+        self.launch(self.command())
+
+    def connected(self):
+        """Whether the process runs and takes P4Runtime sessions."""
+        return self.process is not None and self.process.poll() is None and self.listens()
+
+    def listens(self):
+        """Whether somebody listens at the P4Runtime address."""
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.grpc_port)) == 0
+
+    def wait_ready(self, deadline):
+        """Raises LabError when the process ends, or does not listen in time."""
+        while not self.listens():
+            if self.process.poll() is not None:
+                raise LabError("%s did not start:\n%s" % (self.name, self.last_words()))
+            if time.monotonic() > deadline:
+                raise LabError("%s does not listen on %s" % (self.name, self.address))
+            time.sleep(0.05)
+
+    def last_words(self):
+        """The end of the log."""
+        with open(self.log_file) as log:
+            return "".join(log.readlines()[1:][-10:]).strip()
+
+    @classmethod
+    def batchStartup(cls, switches):  # noqa: N802 - Mininet's name
+        """Waits until all of these listen. Raises LabError."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        for switch in switches:
+            switch.wait_ready(deadline)
+        return switches
+
+    def stop(self, deleteIntfs=True):  # noqa: N803 - Mininet's name
+        """Ends the process and removes the links."""
+        if self.process is not None:
+            self.process.terminate()
+            try:
+                self.process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        Switch.stop(self, deleteIntfs)
+
+    def describe(self):
+        """A line for the user."""
+        return "%s: P4Runtime on %s, device %d, log %s" % (
+            self.name,
+            self.address,
+            self.device_id,
+            self.log_file,
+        )
+
+
+class SglbSwitch(P4Switch):
+    """`sglb switch`. It shapes its ports to the bandwidth of their links itself."""
+
+    def command(self):
+        """The command line. Raises LabError."""
+        command = [sglb_command(), "switch"]
+        if self.program:
+            command += [self.program, "--port-events"]
+        if self.entries:
+            command += ["--entries", self.entries]
+        for port, intf in self.data_ports():
+            command += ["--port", "%d:%s" % (port, intf.name)]
+            bw = intf.params.get("bw")
+            if bw:
+                command += ["--rate", "%d:%.6fM" % (port, float(bw))]
+        command += ["--grpc", self.address, "--device-id", str(self.device_id)]
+        command += ["--cpu-port", str(self.cpu_port)]
+        if self.pcap:
+            command += ["--pcap", self._capture_folder()]
+        return command
+
+    def _capture_folder(self):
+        folder = os.path.join(self.log_dir, "%s-pcap" % self.name)
+        os.makedirs(folder, exist_ok=True)
+        return folder
+
+
+class Bmv2Switch(P4Switch):
+    """BMv2's `simple_switch_grpc`, with the program as `p4c-bm2-ss` compiles it; both on PATH."""
+
+    compiled = {}
+
+    def command(self):
+        """The command line. Raises LabError."""
+        for tool in ("simple_switch_grpc", "p4c-bm2-ss"):
+            if shutil.which(tool) is None:
+                raise LabError("%s is not on PATH" % tool)
+        command = ["simple_switch_grpc", "--no-p4", "--device-id", str(self.device_id)]
+        for port, intf in self.data_ports():
+            command += ["-i", "%d@%s" % (port, intf.name)]
+            # Checksums that a host's kernel leaves to hardware would never be made up.
+            for end in (intf.link.intf1, intf.link.intf2):
+                if isinstance(end.node, Host):
+                    end.node.cmd("ethtool -K %s tx off" % end.name)
+        command += ["--thrift-port", str(FIRST_THRIFT_PORT + self.number)]
+        if self.pcap:
+            command.append("--pcap=%s" % self.log_dir)
+        command += ["--", "--grpc-server-addr", self.address, "--cpu-port", str(self.cpu_port)]
+        return command
+
+    def json_file(self):
+        """The compiled program. Raises LabError."""
+        if self.program not in self.compiled:
+            name = os.path.splitext(os.path.basename(self.program))[0]
+            path = os.path.join(self.log_dir, "%s.json" % name)
+            found = subprocess.run(
+                ["p4c-bm2-ss", "--std", "p4-16", "-o", path, self.program],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            if found.returncode:
+                raise LabError("p4c-bm2-ss %s: %s" % (self.program, found.stdout.strip()))
+            self.compiled[self.program] = path
+        return self.compiled[self.program]
+
+    @classmethod
+    def batchStartup(cls, switches):  # noqa: N802 - Mininet's name
+        """Waits for all, then loads programs and entries."""
+        P4Switch.batchStartup(switches)
+        for switch in switches:
+            if switch.program and switch.entries:
+                run_sglb(
+                    "load",
+                    switch.program,
+                    switch.entries,
+                    "--grpc=%s" % switch.address,
+                    "--device-id=%d" % switch.device_id,
+                    "--device-config=%s" % switch.json_file(),
+                )
+        return switches
+
+
+class P4Host(Host):
+    """A host with one interface eth0, no IPv6 and, if given, commands to run at the start."""
+
+    def config(self, commands=(), **params):
+        """Mininet calls this once the links are there."""
+        result = Host.config(self, **params)
+        self.defaultIntf().rename("eth0")
+        for kind in ("all", "default"):
+            self.cmd("sysctl -qw net.ipv6.conf.%s.disable_ipv6=1" % kind)
+        for command in commands:
+            told = self.cmd(command).strip()
+            if told:
+                info("%s: %s: %s\n" % (self.name, command, told))
+        return result
+
+
+class P4Intf(TCIntf):
+    """An interface with bandwidth and delay by tc; a switch that shapes its own ports has no need."""
+
+    def config(self, bw=None, delay=None, **params):
+        """Reports a qdisc that the kernel lacks, and goes on without."""
+        shaped = bw is not None and not isinstance(self.node, SglbSwitch)
+        if not shaped and not delay:
+            return Intf.config(self, **params)
+        return TCIntf.config(self, bw=bw if shaped else None, delay=delay, **params)
+
+
+class P4Link(Link):
+    """A veth pair of such interfaces."""
+
+    def __init__(self, *args, **params):
+        """Takes what `Link` takes, and bw (Mbit/s) and delay (`5ms`)."""
+        params["intf"] = P4Intf
+        Link.__init__(self, *args, **params)
+
+
+# --- topologies -------------------------------------------------------------------------------------
+
+
+class FileTopo(Topo):
+    """A `topology.json` of the P4 tutorials, with the runtime files that it names.
+
+    path: the file; root: the folder that its paths start from (default: the file's own).
+    programs: switch -> P4 program, for those whose program the file does not name as one.
+    """
+
+    def build(self, path=None, root=None, programs=None, log_dir=None, pcap=False):
+        """Reads the file. Raises LabError."""
+        if path is None:
+            raise LabError("--topo p4,FILE: which topology.json?")
+        data = read_json(path)
+        root = root or os.path.dirname(os.path.abspath(path))
+        for name, params in data["switches"].items():
+            entries = params.get("runtime_json")
+            program = (programs or {}).get(name) or params.get("program")
+            self.addSwitch(
+                name,
+                program=os.path.join(root, program) if program else None,
+                entries=os.path.join(root, entries) if entries else None,
+                cpu_port=int(params.get("cpu_port", 510)),
+                log_dir=log_dir,
+                pcap=pcap,
+            )
+        for name, params in data["hosts"].items():
+            self.addHost(
+                name,
+                cls=P4Host,
+                ip=params["ip"],
+                mac=params.get("mac"),
+                commands=params.get("commands", ()),
+            )
+        for link in data["links"]:
+            self._link(data["hosts"], *link)
+
+    def _link(self, hosts, one, two, delay=None, mbps=None):
+        ends = [(n, None) if n in hosts else split_port(n) for n in (one, two)]
+        if isinstance(delay, (int, float)):
+            delay = "%gms" % delay
+        if delay is not None and not delay.rstrip("umsn0."):
+            delay = None
+        (node1, port1), (node2, port2) = ends
+        self.addLink(
+            node1, node2, port1=port1, port2=port2, cls=P4Link, bw=mbps, delay=delay
+        )
+
+
+def split_port(text):
+    """("s1", 2) of "s1-p2". Raises LabError."""
+    name, dash, port = text.rpartition("-p")
+    if not dash or not port.isdigit():
+        raise LabError("%r is neither a host nor a switch with its port, as in s1-p2" % text)
+    return name, int(port)
+
+
+def read_json(path):
+    """A JSON file. Raises LabError."""
+    try:
+        with open(path) as stream:
+            return json.load(stream)
+    except OSError as problem:
+        raise LabError("%s: %s" % (path, problem.strerror)) from None
+    except ValueError as problem:
+        raise LabError("%s: is not JSON: %s" % (path, problem)) from None
+
+
+class FabricTopo(FileTopo):
+    """A fabric as `sglb export` writes it, running the balancing program without a controller.
+
+    policy: ecmp, flowlet or spray; bw: Mbit/s of the fastest link (None: as fast as it goes).
+    """
+
+    def export(self, what, policy="flowlet", bw=None):
+        """Writes the files and builds what they say. Raises LabError."""
+        folder = scratch_folder()
+        rate = [] if bw is None else ["--mbps=%s" % bw]
+        run_sglb("export", what, folder, "--policy=%s" % policy, *rate)
+        FileTopo.build(self, os.path.join(folder, "topology.json"))
+
+
+class LeafSpineTopo(FabricTopo):
+    """leafspine,LEAVES,SPINES[,HOSTS A LEAF]"""
+
+    def build(self, leaves=2, spines=2, hosts=1, **how):
+        """See `FabricTopo.export` for what else may be given."""
+        self.export("leafspine,%d,%d,%d" % (leaves, spines, hosts), **how)
+
+
+class Clos3Topo(FabricTopo):
+    """clos3,PODS,LEAVES A POD,SPINES A POD,CORES A SPINE,HOSTS A LEAF"""
+
+    def build(self, pods=2, leaves=2, spines=2, cores=1, hosts=1, **how):
+        """See `FabricTopo.export` for what else may be given."""
+        self.export("clos3,%d,%d,%d,%d,%d" % (pods, leaves, spines, cores, hosts), **how)
+
+
+class ScenarioTopo(FabricTopo):
+    """scenario,FILE.yaml"""
+
+    def build(self, path="", **how):
+        """See `FabricTopo.export` for what else may be given."""
+        self.export(path, **how)
+
+
+topos = {
+    "leafspine": LeafSpineTopo,
+    "clos3": Clos3Topo,
+    "scenario": ScenarioTopo,
+    "p4": FileTopo,
+}
+switches = {"sglb": SglbSwitch, "bmv2": Bmv2Switch}
