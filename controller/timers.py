@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from sglb.fabric.scenario import us_to_ps
 from sglb.fabric.schema import Policy, ScenarioModel
-from sglb.switch.pktgen import TimerApp
+from sglb.switch.pktgen import TIMER_PAYLOAD, TimerApp
 from sglb.syncmesh.dataplane import APP_BEAT_TIMER, APP_QUALITY_TIMER
-
-# A generated frame is Ethernet and 6 bytes of event header: this fills it up to 60 bytes.
-_PAYLOAD = bytes(40)
 
 
 def timers_of(
@@ -26,6 +23,8 @@ def timers_of(
     if policy == "glb":
         wanted.append((APP_BEAT_TIMER, model.syncmesh.heartbeat_us))
     return tuple(
-        TimerApp(app, us_to_ps(period_us), _PAYLOAD, us_to_ps(period_us) * (index + 1) // switches)
+        TimerApp(
+            app, us_to_ps(period_us), TIMER_PAYLOAD, us_to_ps(period_us) * (index + 1) // switches
+        )
         for app, period_us in wanted
     )

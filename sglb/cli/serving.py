@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -20,9 +21,11 @@ from sglb.cli.arguments import Define, Include
 from sglb.cli.errors import UserError
 from sglb.p4.compiler import CompiledProgram
 from sglb.switch import runtime_file
+from sglb.switch.clock import PS_PER_S, PS_PER_US
 from sglb.switch.config import SwitchConfig
 from sglb.switch.live import LiveSwitch, ServeOptions, serve
 from sglb.switch.p4runtime.tls import TlsFiles
+from sglb.switch.pktgen import TIMER_PAYLOAD, TimerApp
 from sglb.switch.wire.port import InterfacePort
 
 _log = logging.getLogger(__name__)
@@ -31,7 +34,9 @@ _RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?\Z")
 _MAX_PORT = 511
 _ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.%]+\]|[^\s:\[\]]+):([0-9]{1,5})\Z")
 _PORT = re.compile(r"([0-9]{1,3})[:@]([^\s/]{1,15})\Z")
+_TIMER = re.compile(r"([1-7]):([0-9]{1,10}(?:\.[0-9]+)?)\Z")
 _RATE = re.compile(r"(?:([0-9]{1,3})[:@])?([0-9]+(?:\.[0-9]+)?)([KMGT]?)\Z", re.IGNORECASE)
+_MOST_PATH_BYTES: Final = 107
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 _UNITS: Final = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -83,6 +88,21 @@ def parse_interfaces(ports: Sequence[str], rates: Sequence[str]) -> tuple[Interf
     return tuple(found)
 
 
+def parse_timers(timers: Sequence[str]) -> tuple[TimerApp, ...]:
+    """Timers of the packet generator of `2:1000` (application, period in us). Raises `UserError`."""
+    found: dict[int, TimerApp] = {}
+    for text in timers:
+        match = _TIMER.match(text)
+        period_ps = round(float(match[2]) * PS_PER_US) if match else 0
+        if match is None or not PS_PER_US <= period_ps <= 1000 * PS_PER_S:
+            raise UserError(
+                f"--timer {text}: write APPLICATION:MICROSECONDS such as 2:1000, with an application "
+                "from 1 to 7 and at least 1 us"
+            )
+        found[int(match[1])] = TimerApp(int(match[1]), period_ps, TIMER_PAYLOAD)
+    return tuple(found.values())
+
+
 def _parse_rates(rates: Sequence[str]) -> tuple[dict[int, int], int | None]:
     """Rates in bit/s by port, and that of all others."""
     given: dict[int, int] = {}
@@ -102,10 +122,20 @@ def _parse_rates(rates: Sequence[str]) -> tuple[dict[int, int], int | None]:
 
 
 def check_address(text: str) -> None:
-    """Raises `UserError` unless the text is HOST:PORT; gRPC itself takes port 99999 for another."""
+    """Raises `UserError` unless the text is HOST:PORT or unix:PATH (gRPC takes port 99999)."""
+    if text.startswith("unix:"):
+        path = Path(text.removeprefix("unix:"))
+        if not path.parent.is_dir() or len(os.fsencode(path)) > _MOST_PATH_BYTES:
+            raise UserError(
+                f"--grpc {text}: write unix:PATH of up to {_MOST_PATH_BYTES} bytes in a folder that "
+                "there is"
+            )
+        return
     match = _ADDRESS.match(text)
     if match is None or int(match[1]) > 65_535:
-        raise UserError(f"--grpc {text}: write HOST:PORT with a port up to 65535, 0 for any")
+        raise UserError(
+            f"--grpc {text}: write HOST:PORT with a port up to 65535, 0 for any, or unix:PATH"
+        )
 
 
 def parse_tls(
@@ -115,7 +145,7 @@ def parse_tls(
 
     Says so in the log when clients of other machines are let in by name of nobody.
     """
-    if client_ca is None and address.rpartition(":")[0] not in _LOOPBACK:
+    if client_ca is None and address.rpartition(":")[0] not in (*_LOOPBACK, "unix"):
         _log.warning(
             "--grpc %s: whoever reaches this address may program the switch; --grpc-cert, --grpc-key "
             "and --grpc-client-ca let in known clients only",
@@ -153,7 +183,9 @@ def switch_command(
     grpc: Annotated[
         str,
         typer.Option(
-            "--grpc", metavar="HOST:PORT", help="P4Runtime and gNMI here; port 0 picks one."
+            "--grpc",
+            metavar="HOST:PORT",
+            help="P4Runtime and gNMI here, or at unix:PATH; port 0 picks one.",
         ),
     ] = "127.0.0.1:9559",
     grpc_cert: Annotated[
@@ -228,6 +260,24 @@ def switch_command(
     seed: Annotated[
         int, typer.Option("--seed", metavar="N", help="Seed of the program's random numbers.")
     ] = 0,
+    timer: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--timer",
+            metavar="APP:MICROSECONDS",
+            help="Have the packet generator make a timer packet that often; repeatable.",
+        ),
+    ] = None,
+    realtime: Annotated[
+        int,
+        typer.Option(
+            "--realtime",
+            min=0,
+            max=99,
+            metavar="PRIORITY",
+            help="With --port: the data plane is a real-time thread (SCHED_RR).",
+        ),
+    ] = 0,
     log_level: Annotated[
         LogLevel, typer.Option("--log-level", help="What is worth a line on standard error.")
     ] = LogLevel.WARNING,
@@ -265,6 +315,8 @@ def switch_command(
         interfaces=interfaces,
         capture_dir=capture,
         entries=_read_entries(entries, compiled),
+        timers=parse_timers(timer or ()),
+        realtime=realtime,
         pcap_dir=pcap_dir,
         ports=parse_ports(ports),
         speed=speed,

@@ -34,6 +34,7 @@ from sglb.switch.p4runtime.grpc_server import GrpcServer
 from sglb.switch.p4runtime.service import P4RuntimeService, ServiceOptions
 from sglb.switch.p4runtime.tls import TlsFiles
 from sglb.switch.pcap import CapturedPacket, PcapError, PcapReader, PcapWriter, read_pcap
+from sglb.switch.pktgen import TimerApp
 from sglb.switch.switch import Switch
 from sglb.switch.wall_clock import WallClock
 from sglb.switch.wire.port import InterfacePort
@@ -150,8 +151,10 @@ def _input_files(folder: Path) -> dict[int, Path]:
 class ServeOptions:
     """What `serve` runs.
 
-    `interfaces` are Linux interfaces as ports, `capture_dir` a folder for captures of them. `grpc` is
-    "host:port" or None for no server, `tls` what that shows and asks of clients. `pcap_dir` holds the
+    `interfaces` are Linux interfaces as ports, `capture_dir` a folder for captures of them, `realtime`
+    the data plane's priority among real-time threads (SCHED_RR, 1 to 99; 0: it is none). `timers` are
+    of the packet generator and start at once. `grpc` is "host:port", "unix:PATH" or None for no server,
+    `tls` what that shows and asks of clients. `pcap_dir` holds the
     ports' files; `ports` are further ports without input. `exit_when_done` ends the run when all input
     has been read (pipes to their end) and `linger_s` has passed after that; otherwise it ends on SIGINT
     or SIGTERM. `entries` are written before anything is served (`runtime_file` reads some).
@@ -165,6 +168,8 @@ class ServeOptions:
     interfaces: tuple[InterfacePort, ...] = ()
     capture_dir: Path | None = None
     entries: tuple[p4r.Update, ...] = ()
+    timers: tuple[TimerApp, ...] = ()
+    realtime: int = 0
     speed: float = 1.0
     input_delay_s: float = 0.0
     exit_when_done: bool = False
@@ -251,7 +256,11 @@ class LiveSwitch:
                 self.service, options.grpc, credentials=credentials, beside=(self._gnmi(),)
             )
             await self._server.start()
-            self.address = f"{options.grpc.rpartition(':')[0]}:{self._server.port}"
+            self.address = options.grpc
+            if not options.grpc.startswith("unix:"):
+                self.address = f"{options.grpc.rpartition(':')[0]}:{self._server.port}"
+        for timer in options.timers:
+            self.switch.start_generator(timer)
         if self.files is not None:
             self.clock.call_later(int(options.input_delay_s * PS_PER_S), self.files.start)
 
@@ -276,6 +285,7 @@ class LiveSwitch:
             None if program is None else compile_native(program.ir),
             capture=options.capture_dir,
             seed=f"{options.seed}",
+            realtime=options.realtime,
             on_error=self._fail,
         )
 

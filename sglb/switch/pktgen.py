@@ -28,6 +28,8 @@ from sglb.switch.errors import BadValue
 KIND_PORT = 0
 KIND_TIMER = 1
 EVENT_BYTES = 6
+#: Fills a timer's frame up to 60 bytes.
+TIMER_PAYLOAD = bytes(40)
 
 
 def event_frame(

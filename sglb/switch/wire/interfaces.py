@@ -67,6 +67,7 @@ class Interfaces:
 
     Make it before the `Switch`, give that `lock`, then `start`; `close` ends it. All of this, and what
     comes of it, on the clock's loop. `capture` is a folder for N_in.pcap and N_out.pcap of each port.
+    `realtime` is the data plane's priority as a real-time thread (SCHED_RR), 0 for none.
     `on_error` gets what makes the data plane end by itself. Raises `ConfigError` for ports that cannot
     be.
     """
@@ -80,11 +81,13 @@ class Interfaces:
         *,
         capture: Path | None = None,
         seed: str = "",
+        realtime: int = 0,
         on_error: Callable[[SwitchError], None],
     ) -> None:
         _check(ports, config)
         self._ports = {port.number: port for port in ports}
         self._capture = capture
+        self._realtime = realtime
         self._on_error = on_error
         self._loop = asyncio.get_running_loop()
         self._attached: dict[int, _Attached] = {}
@@ -150,6 +153,11 @@ class Interfaces:
         # Signals are for the main thread; sleeps end when they should, not up to 50 us later.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(1))
+        if self._realtime:
+            try:
+                os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(self._realtime))
+            except OSError as error:
+                _log.warning("the data plane is no real-time thread: %s", error.strerror)
         machine.serve(self.node.world)
         if not self.node.word(s.S_STOP):
             error = ConfigError("the data plane has ended: its list of events is full")

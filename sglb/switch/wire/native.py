@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from typing import Final
 
 from sglb.switch.core.jit import primitive
 
 _library: Final = ctypes.CDLL(None, use_errno=True)
+_PRIO_INHERIT: Final = 1
 
 
 def address_of(name: str) -> int:
@@ -15,6 +17,20 @@ def address_of(name: str) -> int:
     found = ctypes.cast(getattr(_library, name), ctypes.c_void_p).value
     assert found is not None
     return found
+
+
+def fair_mutex(address: int) -> None:
+    """Makes a pthread mutex there whose holder runs at the priority of whoever waits for it.
+
+    A data plane that is a real-time thread would else wait as long as its switch's Python waits for a
+    processor.
+    """
+    attributes = (ctypes.c_uint64 * 2)()
+    _library.pthread_mutexattr_init(attributes)
+    _library.pthread_mutexattr_setprotocol(attributes, _PRIO_INHERIT)
+    result = _library.pthread_mutex_init(ctypes.c_void_p(address), attributes)
+    if result:
+        raise OSError(result, os.strerror(result))
 
 
 @primitive("""

@@ -15,7 +15,7 @@ from sglb.switch.core.settings import TrafficSettings, write_settings
 from sglb.switch.wire import layout as s
 from sglb.switch.wire.links import port_changed
 from sglb.switch.wire.loop import clock
-from sglb.switch.wire.native import address_of
+from sglb.switch.wire.native import address_of, fair_mutex
 from sglb.switch.wire.netlink import open_monitor
 
 #: Bytes of a packet that its row keeps: a frame of the usual MTU, and what stands before it.
@@ -98,6 +98,8 @@ class WireNode:
         }
         for word, value in words.items():
             w[at + word] = value
+        for word in (s.S_TURN, s.S_DATA):
+            fair_mutex(self._address(at + word))
         for word, name in enumerate(s.FUNCTIONS, s.S_CALL):
             w[at + word] = address_of(name)
         w[poll] = self._wake | _POLLIN

@@ -1,0 +1,1 @@
+"""Scenarios on real packets: switches, agents and controllers as processes in network namespaces."""

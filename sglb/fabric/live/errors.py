@@ -1,0 +1,7 @@
+"""What can go wrong with a live fabric, in one line for the user."""
+
+from __future__ import annotations
+
+
+class LiveError(RuntimeError):
+    """A live fabric cannot be built, or a part of it failed; the text says what, and what to do."""
