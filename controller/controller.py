@@ -28,10 +28,16 @@ from controller.encode import Encoder, HeldPart
 from controller.paths import LinkState
 from controller.plan import OWNED_TABLES, PlanInputs, plan_parts
 from sglb.switch.p4runtime.status import Code, P4RuntimeError
-from sglb.syncmesh.dataplane import NOTIFY_GROUP, NOTIFY_SESSION
+from sglb.syncmesh.dataplane import NOTIFY_GROUP, NOTIFY_SESSION, URGENT_SESSION
 
 #: What the SyncMesh agents own on every switch; the controller neither reads nor touches it.
-FOREIGN = frozenset({Identity(GROUP, NOTIFY_GROUP), Identity(SESSION, NOTIFY_SESSION)})
+FOREIGN = frozenset(
+    {
+        Identity(GROUP, NOTIFY_GROUP),
+        Identity(SESSION, NOTIFY_SESSION),
+        Identity(SESSION, URGENT_SESSION),
+    }
+)
 
 
 class ControllerError(RuntimeError):

@@ -93,9 +93,14 @@ class ProfileMap(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the plan must know of the switch: its unit of queue depth, in bytes."""
+    """What the plan must know of the switch.
+
+    `depth_unit_bytes` is its unit of queue depth; `rate_scale` by how much its rates were divided (see
+    `sglb.fabric.live.scaled`): its queues count as on the fabric that it stands for.
+    """
 
     depth_unit_bytes: int = 80
+    rate_scale: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +346,7 @@ class _Plan:
         announces = self._in.policy == "glb"
         first, count = self._layout.scan if announces else (0, 0)
         for port, lane in self._layout.lanes.items():
-            edges = band_edges_bytes(self._rate_bps(port))
+            edges = band_edges_bytes(self._rate_bps(port) * self._in.target.rate_scale)
             yield P4TableEntry(
                 T_PORT_QUALITY,
                 match=Match(port=port),
@@ -384,6 +389,7 @@ class _Plan:
                 of_members=lane_set(lanes),
                 with_profile=self._profile(subject.destination),
                 with_spacing_us=round(sync.notify_gap_us),
+                with_refresh_us=round(sync.refresh_us),
                 with_copies=sync.down_repeats,
             ),
         )

@@ -108,8 +108,8 @@ header packet_in_h {
 }
 
 const bit<7> REASON_AGENT      = 1;  // a SyncMesh message for the agent
-const bit<7> REASON_NOTE       = 2;  // a notification that this switch took in
-const bit<7> REASON_OWN_NOTE   = 3;  // a notification that this switch sent
+const bit<7> REASON_NOTE       = 2;  // an urgent notification that this switch took in
+const bit<7> REASON_OWN_NOTE   = 3;  // an urgent notification that this switch sent
 const bit<7> REASON_PORT_EVENT = 4;  // a port went down or up
 const bit<7> REASON_BEAT       = 5;  // a heartbeat on a link that is marked down
 const bit<7> REASON_SET        = 6;  // the agent's own SET, carried out

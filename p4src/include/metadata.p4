@@ -50,8 +50,9 @@ struct metadata_t {
     bool      done;          // the packet's fate is decided
     bit<3>    class;
 
-    // For egress: a packet-in's reason, and the subject whose announcement may have changed.
+    // For egress: a packet-in's reason, whether it is one, and the subject whose announcement may have changed.
     bit<7>    reason;
+    bool      internal;      // on the way to the CPU, but for egress alone
     subject_t subject;
     bit<3>    timer;         // app id of a timer packet, 0 none
 
@@ -60,6 +61,8 @@ struct metadata_t {
     subject_t note_subject;
     @field_list(NOTE_LIST)
     bit<8>    note_code;
+    @field_list(NOTE_LIST)
+    bit<8>    note_flags;    // bit 0: urgent
 }
 
 #endif

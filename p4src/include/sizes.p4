@@ -29,6 +29,7 @@
 // Multicast groups and clone sessions that the control plane sets up.
 #define FABRIC_GROUP    1    // every fabric port: timer packets, heartbeats
 #define NOTIFY_GROUP    2    // the neighbours that asked for notifications
-#define NOTIFY_SESSION  3    // the same neighbours, and the CPU
+#define NOTIFY_SESSION  3    // the same neighbours
+#define URGENT_SESSION  4    // the same neighbours, and the CPU
 
 #endif

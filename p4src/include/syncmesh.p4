@@ -20,6 +20,7 @@ header sync_h {
     bit<4>  version;
     bit<4>  type;
     bit<8>  flags;         // BEAT: bit 0 tells that the sender heard this neighbour once and lost it
+                           // NOTE: bit 0 tells that it is urgent: down, or no longer down
     bit<16> incarnation;   // of the origin
     bit<32> origin;        // node id
     bit<32> seq;           // of the origin's data plane or agent, each its own count

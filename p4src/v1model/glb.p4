@@ -103,6 +103,9 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
             hdr.packet_in.setValid();
             hdr.packet_in.ingress_port = meta.port;
             hdr.packet_in.reason = meta.reason;
+            if (meta.internal) {
+                mark_to_drop(sm);
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ control Announce(inout headers_t hdr, inout metadata_t meta, inout standard_meta
     lanes_t members = 0;
     profile_t profile = 0;
     bit<48> spacing_us = 0;
+    bit<48> refresh_us = 0;
     bit<8> copies = 0;
 
     bit<32> index = 0;
@@ -23,19 +24,23 @@ control Announce(inout headers_t hdr, inout metadata_t meta, inout standard_meta
     bit<8> was = 0;
     bit<8> left = 0;
     time_us_t sent_at = 0;
+    bit<48> age_us = 0;
     bool urgent = false;
+    bool send = false;
 
     action set_subject(bit<5> of_bank, bit<128> of_members, bit<6> with_profile,
-                       bit<32> with_spacing_us, bit<8> with_copies) {
+                       bit<32> with_spacing_us, bit<32> with_refresh_us, bit<8> with_copies) {
         bank = of_bank;
         members = of_members;
         profile = with_profile;
         spacing_us = (bit<48>)with_spacing_us;
+        refresh_us = (bit<48>)with_refresh_us;
         copies = with_copies;
     }
 
     // Where a subject's paths are; profile 0 is always neutral. `spacing_us` is the shortest time
-    // between two notifications of a changed band; a link that goes down or comes up never waits.
+    // between two notifications of a changed band; a link that goes down or comes up never waits. What
+    // does not change is told again after `refresh_us`, so that what was lost is not missed for long.
     table subjects {
         key = { meta.subject: exact @name("subject"); }
         actions = { set_subject; @defaultonly NoAction; }
@@ -53,27 +58,35 @@ control Announce(inout headers_t hdr, inout metadata_t meta, inout standard_meta
             code = (8w0 - badness) & 0xf;   // -badness in 4 bits: 8 is "down"
 
             announced.read(was, index);
+            announced_at.read(sent_at, index);
             repeats.read(left, index);
+            age_us = sm.egress_global_timestamp - sent_at;
             if (code != was) {
                 urgent = (code == CODE_DOWN || was == CODE_DOWN);
-                announced_at.read(sent_at, index);
-                if (urgent || sm.egress_global_timestamp - sent_at >= spacing_us) {
-                    announced.write(index, code);
-                    announced_at.write(index, sm.egress_global_timestamp);
-                    if (urgent) {
-                        repeats.write(index, copies);
-                    } else {
-                        repeats.write(index, 0);
-                    }
-                    meta.note_subject = meta.subject;
-                    meta.note_code = code;
-                    clone_preserving_field_list(CloneType.E2E, NOTIFY_SESSION, NOTE_LIST);
+                send = urgent || age_us >= spacing_us;
+                left = 0;
+                if (urgent) {
+                    left = copies;
                 }
-            } else if (left != 0 && meta.timer != 0) {
-                repeats.write(index, left - 1);
+            } else if (meta.timer != 0) {
+                urgent = (code == CODE_DOWN || left != 0);
+                send = left != 0 || age_us >= refresh_us;
+                if (left != 0) {
+                    left = left - 1;
+                }
+            }
+            if (send) {
+                announced.write(index, code);
+                announced_at.write(index, sm.egress_global_timestamp);
+                repeats.write(index, left);
                 meta.note_subject = meta.subject;
                 meta.note_code = code;
-                clone_preserving_field_list(CloneType.E2E, NOTIFY_SESSION, NOTE_LIST);
+                if (urgent) {
+                    meta.note_flags = 1;
+                    clone_preserving_field_list(CloneType.E2E, URGENT_SESSION, NOTE_LIST);
+                } else {
+                    clone_preserving_field_list(CloneType.E2E, NOTIFY_SESSION, NOTE_LIST);
+                }
             }
         }
     }
@@ -110,7 +123,7 @@ control BuildNote(inout headers_t hdr, inout metadata_t meta, inout standard_met
         hdr.ethernet.setValid();
         hdr.sync.setValid();
         hdr.sync.type = SYNC_NOTE;
-        hdr.sync.flags = 0;
+        hdr.sync.flags = meta.note_flags;
         hdr.note.setValid();
         hdr.note.subject = dst;
         hdr.note.code = meta.note_code;

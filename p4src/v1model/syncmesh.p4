@@ -3,6 +3,9 @@
 control SyncMesh(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {
     // The origin's incarnation ++ sequence number that came last on a port.
     register<bit<48>>(PORTS) last_seen;
+    // Of each vector of remote_codes, the lanes that hold "worst" for one of several subjects. A band of
+    // another does not run over it.
+    register<bit<16>>(REMOTE_VECTORS) pinned;
 
     counter(8, CounterType.packets) sync_in;
     const bit<32> TAKEN = 0;
@@ -19,7 +22,11 @@ control SyncMesh(inout headers_t hdr, inout metadata_t meta, inout standard_meta
     lanes_t down = 0;
     lanes_t bit_of_lane = 0;
     bit<8> code = 0;
+    bit<4> held = 0;
     bit<32> vector = 0;
+    bit<16> pins = 0;
+    bit<16> pin = 0;
+    bool tell = false;
 
     profile_t profile = 0;
     lanes_t reach = 0;
@@ -51,11 +58,14 @@ control SyncMesh(inout headers_t hdr, inout metadata_t meta, inout standard_meta
     action read_codes() {
         vector = (bit<32>)(profile ++ meta.bank);
         remote_codes.read(codes, vector);
+        pinned.read(pins, vector);
+        held = (codes >> meta.lane_shift)[3:0];
     }
 
     action write_code() {
         codes = (codes & ~(128w0xff << meta.lane_shift)) | ((bit<128>)code << meta.lane_shift);
         remote_codes.write(vector, codes);
+        pinned.write(vector, pins);
     }
 
     // Egress writes the same vector: read and write stay in one action.
@@ -80,6 +90,7 @@ control SyncMesh(inout headers_t hdr, inout metadata_t meta, inout standard_meta
     apply {
         meta.done = true;
         bit_of_lane = 128w0x80 << meta.lane_shift;
+        pin = 16w1 << (meta.lane_shift >> 3);
 
         if (sm.ingress_port == CPU_PORT) {
             // The switch's own agent.
@@ -90,6 +101,10 @@ control SyncMesh(inout headers_t hdr, inout metadata_t meta, inout standard_meta
                 profile = hdr.set.profile[5:0];
                 code = hdr.set.code & 0xf;
                 read_codes();
+                pins = pins & ~pin;
+                if (code == CODE_WORST) {
+                    pins = pins | pin;
+                }
                 write_code();
                 meta.subject = hdr.set.subject;
                 to_agent(REASON_SET);
@@ -152,14 +167,29 @@ control SyncMesh(inout headers_t hdr, inout metadata_t meta, inout standard_meta
                         sync_in.count(TAKEN);
                         code = hdr.note.code & 0xf;
                         read_codes();
+                        // The agent is told what is down and what no longer is, not of bands: no
+                        // switch CPU keeps pace with those. What is lost of them is told again soon.
+                        tell = hdr.sync.flags[0:0] == 1;
                         if (exclusive) {
-                            write_code();
-                        } else if (code == CODE_DOWN &&
-                                   (codes >> meta.lane_shift)[3:0] != CODE_DOWN[3:0]) {
+                            if (code == CODE_DOWN || (pins & pin) == 0) {
+                                tell = tell || (code == CODE_DOWN) != (held == CODE_DOWN[3:0]);
+                                pins = pins & ~pin;
+                                write_code();
+                            }
+                        } else if (code == CODE_DOWN && held != CODE_DOWN[3:0]) {
+                            pins = pins | pin;
                             code = CODE_WORST;
                             write_code();
                         }
-                        to_agent(REASON_NOTE);
+                        if (tell) {
+                            to_agent(REASON_NOTE);
+                        } else if (meta.subject != 0) {
+                            // Egress looks at the announcement.
+                            meta.internal = true;
+                            to_agent(REASON_NOTE);
+                        } else {
+                            mark_to_drop(sm);
+                        }
                     } else {
                         refuse(NO_PROFILE);
                     }

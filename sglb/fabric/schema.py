@@ -289,6 +289,7 @@ class SyncMeshBlock(Model):
     hello_us: PositiveTime = 1_000.0
     hold_us: PositiveTime = 3_500.0
     full_us: PositiveTime = 10_000.0
+    refresh_us: PositiveTime = 10_000.0
     heartbeat_us: PositiveTime = 1_000.0
     missed_count: Annotated[int, Field(ge=1, le=255)] = 3
     notify_gap_us: Time = 5.0
@@ -422,6 +423,35 @@ class FaultBlock(Model):
         return self.flap.start_us if self.flap is not None else self.at_us or 0.0
 
 
+class LiveBlock(Model):
+    """What is different on real packets (`--on live`, `--on bmv2`); nothing of it concerns `--on sim`.
+
+    Rates are divided by `rate_scale`, times that go with them multiplied (`sglb.fabric.live.scaled`);
+    by default as far as one machine can follow. The rest is in real time: it takes the place of the
+    `syncmesh` and `switch` keys of the same name, whose defaults no computer keeps. `realtime`: data
+    planes are real-time threads. `probes_per_s`: small packets between hosts beside the workload, which
+    show how long a loss lasted. `stop_s`: when a run is given up.
+    """
+
+    rate_scale: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
+    hello_us: PositiveTime = 250_000.0
+    hold_us: PositiveTime = 1_000_000.0
+    full_us: PositiveTime = 1_000_000.0
+    heartbeat_us: Annotated[float, Field(ge=100)] = 1_000.0
+    missed_count: Annotated[int, Field(ge=1, le=255)] = 4
+    notify_gap_us: Time = 20_000.0
+    quality_sample_us: Annotated[float, Field(ge=1_000)] = 10_000.0
+    probes_per_s: Annotated[int, Field(ge=0, le=20_000)] = 2_000
+    realtime: bool = True
+    stop_s: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.hold_us <= self.hello_us:
+            raise ValueError(f"hold_us ({self.hold_us:g}) must exceed hello_us ({self.hello_us:g})")
+        return self
+
+
 class ScenarioModel(Model):
     """A whole scenario file."""
 
@@ -436,6 +466,7 @@ class ScenarioModel(Model):
     workload: WorkloadBlock
     transport: TransportBlock = TransportBlock()
     faults: list[FaultBlock] = Field(default_factory=list)
+    live: LiveBlock = LiveBlock()
     policies: Annotated[list[Policy], Field(min_length=1)] = Field(
         default_factory=lambda: list(POLICIES)
     )

@@ -226,7 +226,6 @@ class Agent:
             self._out.count(Count.OLD_INCARNATION)  # taken in just before its successor was adopted
             return
         self._out.count(Count.NOTE_IN)
-        self._neighbours.note(port)
         self._repair.note(port, note)
 
     def _carried_out(self, order: m.Set) -> None:

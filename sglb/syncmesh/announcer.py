@@ -1,4 +1,8 @@
-"""What this switch announced, told again by the agent: DELTA until acknowledged, FULL now and then."""
+"""What this switch announced as down, and as down no longer, told again by the agent.
+
+A DELTA is repeated until it is acknowledged, a FULL goes out now and then. Of bands the agent knows
+nothing: the data plane tells them again by itself.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sglb.syncmesh import messages as m
-from sglb.syncmesh.dataplane import CODE_BEST
+from sglb.syncmesh.dataplane import CODE_DOWN
 from sglb.syncmesh.neighbours import Neighbours
 from sglb.syncmesh.outbox import Outbox, earliest
 from sglb.syncmesh.serial import SEQ_BITS, newer
@@ -26,7 +30,7 @@ class _Listener:
 
 
 class Announcer:
-    """Copies of the own data plane's notifications, and who has them."""
+    """Copies of the own data plane's urgent notifications, and who has them."""
 
     def __init__(self, out: Outbox, neighbours: Neighbours) -> None:
         self._out = out
@@ -38,7 +42,8 @@ class Announcer:
     def start(self, announced: Mapping[int, int]) -> None:
         """`announced`: codes by subject that the data plane sent before this agent started."""
         for subject, code in sorted(announced.items()):
-            self._own[subject] = m.Entry(subject, code, 0, 0)
+            if code == CODE_DOWN:
+                self._own[subject] = m.Entry(subject, code, 0, 0)
 
     @property
     def unacknowledged(self) -> int:
@@ -57,16 +62,13 @@ class Announcer:
         )
 
     def note(self, note: m.Note) -> None:
-        """The own data plane sent a notification."""
+        """The own data plane sent an urgent notification."""
         self._out.count(Count.NOTE_OUT)
         before = self._own.get(note.subject)
         if before is not None and before.seq and not newer(note.seq, before.seq, SEQ_BITS):
             return
         self._own[note.subject] = m.Entry(note.subject, note.code, note.capacity_mbps, note.seq)
-        if before is not None and (before.code, before.capacity_mbps) == (
-            note.code,
-            note.capacity_mbps,
-        ):
+        if before is not None and (before.code == CODE_DOWN) == (note.code == CODE_DOWN):
             return  # a repetition
         self._version[note.subject] = self._version.get(note.subject, 0) + 1
         for port, listener in self._listeners.items():
@@ -76,11 +78,11 @@ class Announcer:
                     listener.delta_due_ps = self._out.now_ps + self._out.config.timers.delta_ps
 
     def neighbour_up(self, port: int) -> None:
-        """A neighbour knows nothing yet: it is told what is not neutral."""
+        """A neighbour knows nothing yet: it is told what is down."""
         timers, now_ps = self._out.config.timers, self._out.now_ps
         listener = _Listener(now_ps + timers.full_ps, timers.retransmit_ps)
         for subject, entry in self._own.items():
-            if entry.code != CODE_BEST:
+            if entry.code == CODE_DOWN:
                 listener.unacked[subject] = self._version.get(subject, 0)
         if listener.unacked:
             listener.delta_due_ps = now_ps

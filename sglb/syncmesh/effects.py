@@ -61,7 +61,7 @@ class WriteProfile:
 
 @dataclass(frozen=True, slots=True)
 class WriteListeners:
-    """The ports in the notification group and session; the CPU is in the session always."""
+    """The ports in the notification group and sessions; the CPU is in that of urgent ones always."""
 
     ports: tuple[int, ...]
 

@@ -37,6 +37,7 @@ TYPE_NAMES = {
 SET_REMOTE = 1
 SET_LINK = 2
 FLAG_LOST = 1  # BEAT: the sender heard this neighbour once and lost it
+FLAG_URGENT = 1  # NOTE: down, or no longer down
 FLAG_WANTS_NOTES = 1  # HELLO
 
 ETHERNET_BYTES = 14
@@ -125,13 +126,19 @@ class Note(Message):
     """The quality of the origin's paths toward a subject (a switch id, or POD_SUBJECT | pod) changed.
 
     `code`: 4 bits in two's complement, 0 best, -1 to -7 worse (15 to 9), -8 (8) down, 1 to 7 better
-    than told by the band alone.
+    than told by the band alone. `urgent`: the subject is down, or was until this change.
     """
 
     TYPE: ClassVar[int] = NOTE
     subject: int
     code: int
     capacity_mbps: int
+    urgent: bool = False
+
+    @property
+    def flags(self) -> int:
+        """Bit 0 is `urgent`."""
+        return FLAG_URGENT if self.urgent else 0
 
     def encode(self) -> bytes:
         """20 bytes. Raises ValueError when a field is too large, as every `encode` here."""
@@ -338,7 +345,13 @@ def decode(data: bytes, key: FabricKey) -> AnyAgentMessage | Probe | Note | Beat
         case 8:
             subject, code, _, capacity = reader.take(_NOTE, "NOTE")
             reader.finish()
-            return Note(**head.fields, subject=subject, code=code & 0xF, capacity_mbps=capacity)
+            return Note(
+                **head.fields,
+                subject=subject,
+                code=code & 0xF,
+                capacity_mbps=capacity,
+                urgent=bool(flags & FLAG_URGENT),
+            )
         case 9:
             reader.finish()
             return Beat(**head.fields, lost=bool(flags & FLAG_LOST))

@@ -200,13 +200,6 @@ class Neighbours:
         self._lose(neighbour)
         self._set_listening(neighbour, False)
 
-    def note(self, port: int) -> None:
-        """A notification came in. From a neighbour that is DOWN it counts for a hold time only."""
-        neighbour = self.by_port[port]
-        if neighbour.state is NeighbourState.DOWN:
-            hold_ps = neighbour.hold_ps or self._out.config.timers.hold_ps
-            neighbour.hold_due_ps = self._out.now_ps + hold_ps
-
     def carrier(self, port: int, up: bool) -> None:
         """The link went down or came up."""
         neighbour = self.by_port[port]
@@ -245,7 +238,8 @@ class Neighbours:
     def _lose(self, neighbour: Neighbour) -> None:
         """What it said no longer counts. The entry in `ports` stays, and so does its wish for notes.
 
-        Its agent may have died while its data plane goes on, which then still hears of changes here.
+        Its agent may have died while its data plane goes on, which then still hears of changes here,
+        and what it tells is taken as long as its heartbeats come.
         """
         neighbour.hold_due_ps = None
         self._become(neighbour, NeighbourState.DOWN)

@@ -1,11 +1,13 @@
-"""The mirror of what neighbours said, and the making good of what the data plane missed.
+"""The mirror of what neighbours said is down, and the making good of what the data plane missed.
 
-The data plane takes notifications in by itself and passes a copy of each to the agent. What a DELTA or
-FULL says otherwise is a notification that got lost, if it is newer. Besides, a profile that several
-subjects share takes nothing of them but "down", as "worst", and never takes that back: that is
-the agent's to do, as it knows what each subject stands at. Either way the agent compares what a lane
-should hold with what it does hold, and a SET writes the difference, with the announcement that
-depends on it, so that relays follow.
+The data plane takes notifications in by itself and passes those on to the agent that tell of "down" or of
+its end. What a DELTA or FULL says otherwise is a notification that got lost, if it is newer. Besides, a
+profile that several subjects share takes nothing of them but "down", as "worst", and never takes
+that back: that is the agent's to do, as it knows what each subject stands at. Either way the agent
+compares what a lane should hold with what it does hold, and a SET writes the difference, with the
+announcement that depends on it, so that relays follow. What is neither down nor worst is a band: the
+agent does not follow it, and where it has to end "down" or "worst" it writes the neutral one, which the
+next notification replaces.
 
 Sequence numbers of a neighbour's data plane tell newer from older. A notification leaves in copies, to
 each listener and to its agent, numbered as they leave their queues, so the agent's copy of a newer
@@ -41,7 +43,7 @@ class Repair:
             for port in heard.ports:
                 self._sharers.setdefault((heard.profile, port), []).append(heard)
         self._known: dict[tuple[int, int], SubjectView] = {}
-        self._holds: dict[_Lane, int] = {}
+        self._holds: dict[_Lane, int] = {}  # down, worst, or best for any band
         self._last_alone: dict[_Lane, int] = {}
         self._suspect: dict[tuple[int, int], tuple[m.Entry, int | None]] = {}
         self._unknown = set() if out.config.new_data_plane else set(out.config.ports)
@@ -56,15 +58,16 @@ class Repair:
             self.neutralise(port)
 
     def note(self, port: int, note: m.Note) -> None:
-        """The data plane took a notification in."""
+        """The data plane took a notification in that is urgent, or that ended what was down."""
         heard = self._using(note.subject, port)
         if heard is None:
             return
         self._know(port, heard, SubjectView(note.code, note.capacity_mbps, note.seq))
         lane = (heard.profile, port)
-        if heard.alone:
-            self._holds[lane] = note.code
-        elif note.code == CODE_DOWN and self._holds.get(lane) != CODE_DOWN:
+        before, down = self._holds.get(lane, CODE_BEST), note.code == CODE_DOWN
+        if heard.alone and (down or before != CODE_WORST):
+            self._holds[lane] = CODE_DOWN if down else CODE_BEST
+        elif not heard.alone and down and before != CODE_DOWN:
             self._holds[lane] = CODE_WORST
         self._settle(heard, port)
 
@@ -121,7 +124,7 @@ class Repair:
         key = (port, heard.subject)
         known, view = self._known.get(key, _UNHEARD), _view(entry)
         fresh = known.seq is None or (view.seq is not None and newer(view.seq, known.seq, SEQ_BITS))
-        if view.code == known.code:
+        if (view.code == CODE_DOWN) == (known.code == CODE_DOWN):
             if fresh:
                 self._know(port, heard, view)
             return False
@@ -147,8 +150,8 @@ class Repair:
     def _wanted(self, lane: _Lane) -> int:
         """What a lane should hold, by all that is known of its subjects.
 
-        Down if they all are; worst if one of several is; else what the one that has the lane to
-        itself said last (a pod's name beside those of its leaves), or no change.
+        Down if they all are, or if the one that has the lane to itself said so last (a pod's name
+        beside those of its leaves); worst if one of several is; else a band, the neutral one here.
         """
         port = lane[1]
         codes = {h: self._known.get((port, h.subject), _UNHEARD).code for h in self._sharers[lane]}
@@ -157,7 +160,7 @@ class Repair:
         own = alone.get(self._last_alone.get(lane, 0), CODE_BEST)
         if own == CODE_DOWN or (shared and all(code == CODE_DOWN for code in shared)):
             return CODE_DOWN
-        return CODE_WORST if CODE_DOWN in shared else own
+        return CODE_WORST if CODE_DOWN in shared else CODE_BEST
 
 
 def _view(entry: m.Entry) -> SubjectView:

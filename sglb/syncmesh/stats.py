@@ -23,13 +23,13 @@ class Count(enum.StrEnum):
     ACK_IN = "ack_in"
     BYE_OUT = "bye_out"
     BYE_IN = "bye_in"
-    NOTE_IN = "note_in"
+    NOTE_IN = "note_in"  # urgent ones: of bands an agent hears nothing
     NOTE_OUT = "note_out"
     BEAT_ON_DOWN = "beat_on_down"  # a heartbeat on a link that is marked down
     SET_OUT = "set_out"
     SET_AGAIN = "set_again"  # a SET that was not confirmed in time
     SET_REDONE = "set_redone"  # a SET that ran over something newer
-    REPAIRED = "repaired"  # a lost notification made good
+    REPAIRED = "repaired"  # a lost urgent notification made good
     STALE = "stale"  # an entry older than the last notification
     UNUSED_SUBJECT = "unused_subject"  # an entry about what this switch does not use
     HOLD_EXPIRED = "hold_expired"
@@ -65,7 +65,11 @@ DROPPED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SubjectView:
-    """What a neighbour said last about a subject; `seq` None: nothing since it was (re)set."""
+    """What a neighbour said last about a subject that is down, or was.
+
+    `code` is 8 when it is down; any other only says that it is not. `seq` None: nothing since it was
+    (re)set.
+    """
 
     code: int
     capacity_mbps: int

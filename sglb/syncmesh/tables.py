@@ -1,6 +1,7 @@
 """An agent's effects as P4Runtime updates (finsy's entities), whatever the switch holds already.
 
-The agent owns the tables `ports` and `profiles`, the notification group and the notification session.
+The agent owns the tables `ports` and `profiles`, the notification group and the two notification
+sessions.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ OWNED: tuple[_Entity, ...] = (
     P4TableEntry(dp.T_PROFILES),
     P4MulticastGroupEntry(dp.NOTIFY_GROUP),
     P4CloneSessionEntry(dp.NOTIFY_SESSION),
+    P4CloneSessionEntry(dp.URGENT_SESSION),
 )
 
 #: What to read for `announced_codes`.
@@ -71,14 +73,10 @@ class AgentTables:
                 return [self._put((dp.T_PROFILES, heard.subject), _profile_entry(effect))]
             case WriteListeners(ports):
                 group = P4MulticastGroupEntry(dp.NOTIFY_GROUP, replicas=ports)
-                session = P4CloneSessionEntry(
-                    dp.NOTIFY_SESSION,
-                    class_of_service=dp.SYNC_CLASS,
-                    replicas=(*ports, dp.CPU_PORT),
-                )
                 return [
                     self._put(("group", dp.NOTIFY_GROUP), group),
-                    self._put(("session", dp.NOTIFY_SESSION), session),
+                    self._session(dp.NOTIFY_SESSION, ports),
+                    self._session(dp.URGENT_SESSION, (*ports, dp.CPU_PORT)),
                 ]
         return []
 
@@ -86,6 +84,10 @@ class AgentTables:
         """Deletions of what was found and never written: call it after the agent's start."""
         strays = [key for key in self._present if key not in self._written]
         return [-self._present.pop(key) for key in strays]
+
+    def _session(self, session: int, ports: tuple[int, ...]) -> Any:
+        entity = P4CloneSessionEntry(session, class_of_service=dp.SYNC_CLASS, replicas=ports)
+        return self._put(("session", session), entity)
 
     def _put(self, key: _Key, entity: _Entity) -> Any:
         self._written.add(key)

@@ -45,6 +45,8 @@ GROUP = 7
 PROFILE = 2
 NEIGHBOUR_INCARNATION = 3
 
+NEVER_US = (1 << 32) - 1
+
 HASH, SPRAY, BEST = 0, 1, 2
 NOTE, BEAT, SET = 8, 9, 10
 #: The modes of `set_mode`: selection, flowlets, idle_us, local_liveness, remote_state.
@@ -215,6 +217,7 @@ def subject(
     names: int,
     profile: int = 0,
     spacing_us: int = 0,
+    refresh_us: int = NEVER_US,
     copies: int = 0,
     capacity_mbps: int = 0,
 ) -> list[P4TableEntry]:
@@ -227,6 +230,7 @@ def subject(
             of_members=lanes(*ports),
             with_profile=profile,
             with_spacing_us=spacing_us,
+            with_refresh_us=refresh_us,
             with_copies=copies,
         ),
         entry(
@@ -256,7 +260,8 @@ def heard(
 def notify(ports: Iterable[int]) -> list[Any]:
     return [
         P4MulticastGroupEntry(2, replicas=list(ports)),
-        P4CloneSessionEntry(3, class_of_service=7, replicas=[*ports, CPU]),
+        P4CloneSessionEntry(3, class_of_service=7, replicas=list(ports)),
+        P4CloneSessionEntry(4, class_of_service=7, replicas=[*ports, CPU]),
     ]
 
 

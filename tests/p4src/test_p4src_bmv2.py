@@ -101,6 +101,7 @@ def common():
     yield mode(GLB, 9)
     yield heard(0x8001, (1, 2), relay=2)
     yield heard(31, (1, 2, 3), profile=5, alone=0)
+    yield heard(32, (1, 2, 3), alone=0, relay=2)
     yield watermark(HOST, 1, 0, 0, 0)
     yield from notify((3, 4))
 
@@ -170,16 +171,19 @@ MESH = [
     note(1, 0xD, 1),
     note(2, 0xB, 1),
     note(2, 0xB, 1),
-    note(1, 8, 2),
-    note(2, 8, 2),
+    note(1, 8, 2, flags=1),
+    note(2, 8, 2, flags=1),
     timer(1),
     timer(1),
     note(2, 0, 0x90000000),
-    note(2, 0, 3),
+    note(2, 0, 3, flags=1),
     note(3, 8, 1),
     note(1, 8, 3, incarnation=4),
     note(1, 8, 3, names=99),
     note(1, 8, 4, names=31),
+    note(1, 0xE, 5),
+    note(1, 8, 6, names=32),
+    note(1, 0xD, 7),  # a band beside the "worst" of a subject that shares the profile
     note(HOST, 8, 1),
     (2, sync(NOTE, bytes(3), origin=neighbour(2), seq=9)),
     (2, sync(1, bytes(48), origin=77, seq=1)),

@@ -5,6 +5,7 @@ from p4src_kit import (
     FABRIC_PORTS,
     GLB,
     HOST,
+    NEVER_US,
     NOTE,
     PROFILE,
     Bench,
@@ -36,7 +37,7 @@ CODES = (0, 15, 14, 13, 12, 11, 10, 9)
 DOWN = 8
 
 
-def bench_with(*, spacing_us=0, copies=0, edges=STEPS, scan=(1, 1)):
+def bench_with(*, spacing_us=0, refresh_us=NEVER_US, copies=0, edges=STEPS, scan=(1, 1)):
     """Subject 1 names switch 30 and hangs on port 2, by which all traffic to switch 20 leaves."""
     bench = Bench()
     bench.client.delete(slots(FABRIC_PORTS))
@@ -45,16 +46,25 @@ def bench_with(*, spacing_us=0, copies=0, edges=STEPS, scan=(1, 1)):
         slots((2,)),
         mode(GLB),
         [quality(p, edges, subject=1 if p == 2 else 0, scan=scan) for p in FABRIC_PORTS],
-        subject(1, [2], names=30, spacing_us=spacing_us, copies=copies, capacity_mbps=400_000),
+        subject(
+            1,
+            [2],
+            names=30,
+            spacing_us=spacing_us,
+            refresh_us=refresh_us,
+            copies=copies,
+            capacity_mbps=400_000,
+        ),
         notify((3, 4)),
         timer_group(),
     )
     return bench
 
 
-def note_frame(code, seq, *, names=30, capacity_mbps=400_000):
+def note_frame(code, seq, *, names=30, capacity_mbps=400_000, urgent=False):
     """Group address, own address, EtherType; version 1 type 8, flags, incarnation 5, node 9, seq."""
-    head = bytes.fromhex("0180c200000e 020000000009 88b5 18 00 0005 00000009".replace(" ", ""))
+    flags = "01" if urgent else "00"
+    head = bytes.fromhex(f"0180c200000e020000000009 88b5 18{flags} 0005 00000009".replace(" ", ""))
     return head + seq.to_bytes(4, "big") + note_body(names, code, capacity_mbps)
 
 
@@ -92,7 +102,7 @@ def test_the_packet_that_changes_a_band_sends_the_news(carrier):
     assert [s.port for s in sent] == [3, 4, 2] or [s.port for s in sent] == [2, 3, 4]
     notes = {s.port: s.data for s in sent if s.port != 2}
     assert notes == {3: note_frame(CODES[bad], 1), 4: note_frame(CODES[bad], 2)}
-    assert bench.packet_ins == [(0, OWN_NOTE, note_frame(CODES[bad], 3))]
+    assert bench.packet_ins == []  # no agent keeps pace with bands
     assert len(next(s for s in sent if s.port == 2).data) == len(carrier)
 
 
@@ -168,6 +178,48 @@ def test_a_change_that_was_held_back_and_undone_is_never_told():
     assert bench.notes(bench.tick()) == []
 
 
+# --- told again -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("band", [0, 3])
+def test_what_does_not_change_is_told_again_by_timer_packets(band):
+    bench = bench_with(refresh_us=1000)
+    hold(bench, 100, 100 * band)
+    told = [(3, 30, CODES[band]), (4, 30, CODES[band])]
+    assert bench.notes(bench.tick()) == (told if band else [])
+    since = 100 if band else 0
+    for time_us, due in ((999, False), (1000, True), (1999, False), (2000, True)):
+        hold(bench, since + time_us, 100 * band)
+        assert bench.notes(bench.tick()) == (told if due else []), time_us
+    assert bench.packet_ins == []
+
+
+def test_a_change_starts_the_wait_anew():
+    bench = bench_with(refresh_us=1000)
+    hold(bench, 900, 300)
+    assert len(bench.notes(bench.tick())) == 2
+    hold(bench, 1899, 300)
+    assert bench.notes(bench.tick()) == []
+    hold(bench, 1900, 300)
+    assert len(bench.notes(bench.tick())) == 2
+
+
+def test_only_timer_packets_tell_again():
+    bench = bench_with(refresh_us=1000)
+    bench.at(5000)
+    assert bench.notes(bench.put(ip4())) == []
+
+
+def test_down_is_urgent_each_time_it_is_told():
+    bench = bench_with(refresh_us=1000)
+    bench.at(10)
+    event(bench, 2, up=False)
+    bench.at(1010)
+    sent = bench.tick()
+    assert [s.data for s in sent] == [note_frame(DOWN, n, urgent=True) for n in (4, 5)]
+    assert bench.packet_ins[-1] == (0, OWN_NOTE, note_frame(DOWN, 6, urgent=True))
+
+
 # --- links ----------------------------------------------------------------------------------------
 
 
@@ -177,10 +229,13 @@ def test_a_link_that_goes_down_is_told_at_once_and_first():
     load(bench, 300)
     bench.tick()
     sent = event(bench, 2, up=False)
-    assert {s.port: s.data for s in sent} == {3: note_frame(DOWN, 4), 4: note_frame(DOWN, 5)}
+    assert {s.port: s.data for s in sent} == {
+        3: note_frame(DOWN, 3, urgent=True),
+        4: note_frame(DOWN, 4, urgent=True),
+    }
     assert bench.register("local_down")[0] == lanes(2)
     own, told = sorted(bench.packet_ins[-2:], key=lambda p: p.reason)
-    assert own == (0, OWN_NOTE, note_frame(DOWN, 6))
+    assert own == (0, OWN_NOTE, note_frame(DOWN, 5, urgent=True))
     assert (told.port, told.reason) == (2, PORT_EVENT)
     # 12 zero bytes, EtherType, application 0, kind 0 and down, port 2, packet 0
     assert told.payload == bytes(12) + bytes.fromhex("88b6 00 00 0002 0000".replace(" ", ""))
@@ -192,7 +247,8 @@ def test_a_link_that_comes_back_is_told_when_the_agent_says_so():
     event(bench, 2, up=False)
     assert bench.notes(event(bench, 2, up=True)) == []
     assert bench.register("local_down")[0] == lanes(2)
-    assert bench.notes(bench.set(2, 0, 2)) == [(3, 30, 0), (4, 30, 0)]
+    sent = bench.set(2, 0, 2)
+    assert [s.data for s in sent] == [note_frame(0, n, urgent=True) for n in (4, 5)]
     assert bench.register("local_down")[0] == 0
 
 
@@ -256,8 +312,8 @@ def transit(*, alone=1):
     return bench
 
 
-def hear(bench, port, code, seq, names=POD):
-    frame = sync(NOTE, note_body(names, code), origin=neighbour(port), seq=seq)
+def hear(bench, port, code, seq, names=POD, flags=0):
+    frame = sync(NOTE, note_body(names, code), origin=neighbour(port), seq=seq, flags=flags)
     return bench.notes(bench.put(frame, port))
 
 
@@ -266,12 +322,30 @@ def codes(bench, profile=PROFILE):
     return [value >> 8 * i & 0xFF for i in range(4)]
 
 
-def test_a_note_becomes_a_code_of_its_lane_and_a_packet_in():
+@pytest.mark.parametrize("relay", [0, 5])
+@pytest.mark.parametrize(
+    ("before", "code", "flags", "told"),
+    [
+        (0, 0xD, 0, False),
+        (0, 0xD, 1, True),
+        (0, 8, 1, True),
+        (8, 8, 1, True),
+        # Without the flag: the notification that bore it was lost.
+        (0, 8, 0, True),
+        (8, 0xD, 0, True),
+        (8, 0xD, 1, True),
+    ],
+)
+def test_a_note_becomes_a_code_of_its_lane_and_the_agent_hears_of_down(
+    before, code, flags, told, relay
+):
     bench = transit()
-    frame = sync(NOTE, note_body(POD, 0xD, 100), origin=neighbour(2), seq=1)
-    bench.put(frame, 2)
-    assert codes(bench) == [0, 0xD, 0, 0]
-    assert bench.packet_ins == [(2, FROM_NEIGHBOUR, frame)]
+    bench.modify(heard(POD, (1, 2), relay=relay))
+    bench.register("remote_codes")[PROFILE * BANKS] = vector(0, before)
+    frame = sync(NOTE, note_body(POD, code, 100), origin=neighbour(2), seq=1, flags=flags)
+    assert bench.put(frame, 2) == []  # port 1 is still best
+    assert codes(bench) == [0, code, 0, 0]
+    assert bench.packet_ins == ([(2, FROM_NEIGHBOUR, frame)] if told else [])
 
 
 def test_what_is_best_is_relayed_when_it_changes():
@@ -309,7 +383,41 @@ def test_a_shared_profile_takes_down_as_worst_and_nothing_else(before, told, aft
     bench.register("remote_codes")[PROFILE * BANKS] = vector(0, before)
     hear(bench, 2, told, 1)
     assert codes(bench) == [0, after, 0, 0]
-    assert bench.packet_ins[0].reason == FROM_NEIGHBOUR  # the agent knows in any case
+    assert bench.packet_ins == []
+    hear(bench, 2, told, 2, flags=1)
+    assert codes(bench) == [0, after, 0, 0]
+    assert [p.reason for p in bench.packet_ins] == [FROM_NEIGHBOUR]
+
+
+def test_worst_is_not_run_over_by_the_pods_band():
+    """A leaf that is down beside its pod, which has the profile's other codes."""
+    bench, leaf = transit(), 31
+    bench.insert(heard(leaf, (1, 2), alone=0, relay=5))
+    hear(bench, 2, 0xD, 1)
+    assert codes(bench) == [0, 0xD, 0, 0]
+    hear(bench, 2, 8, 2, names=leaf, flags=1)
+    assert codes(bench) == [0, 9, 0, 0]
+    hear(bench, 2, 0xE, 3)
+    assert codes(bench) == [0, 9, 0, 0]
+    hear(bench, 1, 0xE, 1)
+    assert codes(bench) == [0xE, 9, 0, 0]  # another lane
+    hear(bench, 2, 8, 4, flags=1)
+    assert codes(bench) == [0xE, 8, 0, 0]
+    hear(bench, 2, 0xC, 5, flags=1)
+    assert codes(bench) == [0xE, 0xC, 0, 0]
+    bench.set(1, 9, 2, profile=PROFILE, subject=5)
+    hear(bench, 2, 0xD, 6)
+    assert codes(bench) == [0xE, 9, 0, 0]
+    bench.set(1, 0, 2, profile=PROFILE, subject=5)
+    hear(bench, 2, 0xD, 7)
+    assert codes(bench) == [0xE, 0xD, 0, 0]
+
+
+def test_worst_that_a_neighbour_announces_is_a_band_like_others():
+    bench = transit()
+    hear(bench, 2, 9, 1)
+    hear(bench, 2, 0xD, 2)
+    assert codes(bench) == [0, 0xD, 0, 0]
 
 
 def test_three_tiers_hear_of_a_cut_two_hops_away():

@@ -150,12 +150,16 @@ def test_another_version_is_refused(bench, kind, version):
     refused(bench, frame, 1, UNKNOWN)
 
 
-def test_a_note_is_taken(bench):
-    frame = note(1, 1)
-    assert bench.put(frame, 1) == []
-    assert bench.packet_ins == [(1, TO_AGENT_NOTE, frame)]
+def test_a_note_is_taken_and_the_agent_hears_of_an_urgent_one(bench):
+    assert bench.put(note(1, 1), 1) == []
+    assert bench.packet_ins == []
     assert code(bench, 1) == 0xD
     assert counts(bench) == {TAKEN: 1}
+    frame = note(1, 2, value=0xE, flags=1)
+    assert bench.put(frame, 1) == []
+    assert bench.packet_ins == [(1, TO_AGENT_NOTE, frame)]
+    assert code(bench, 1) == 0xE
+    assert counts(bench) == {TAKEN: 2}
 
 
 def test_the_high_bits_of_a_code_are_cut_off(bench):

@@ -161,6 +161,7 @@ class Chain:
                     of_members=0x80 << 8 * (port - 1),
                     with_profile=3 - port,
                     with_spacing_us=0,
+                    with_refresh_us=10_000,
                     with_copies=0,
                 ),
             ),

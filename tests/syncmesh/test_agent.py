@@ -314,7 +314,7 @@ def test_a_shared_profile_is_worst_while_one_is_down_and_down_when_all_are() -> 
     assert sets(desk.carry_out(none)) == []
 
 
-def test_a_pod_keeps_its_quality_beside_its_leaves() -> None:
+def test_a_leaf_that_is_down_is_not_run_over_by_its_pod() -> None:
     pod = Heard(dp.POD_SUBJECT | 2, 5, alone=True, relay=9, ports=(1,))
     leaves = tuple(Heard(i, 5, alone=False, relay=9, ports=(1,)) for i in (31, 32))
     desk = Desk(replace(CONFIG, heard=(pod, *leaves)))
@@ -322,21 +322,25 @@ def test_a_pod_keeps_its_quality_beside_its_leaves() -> None:
     assert sets(desk.note(pod.subject, 13, seq=1)) == []
     assert sets(desk.note(31, 15, seq=2)) == []  # a leaf's band is not the pod's
     assert sets(desk.note(31, 8, seq=3)) == []  # the data plane writes "worst"
-    # The pod's next code runs over that, while the leaf is still down.
-    (again,) = sets(desk.note(pod.subject, 14, seq=4))
+    assert sets(desk.note(pod.subject, 14, seq=4)) == []  # and keeps it
+    # Only "down" of the whole pod runs over that, and what the pod says next.
+    assert sets(desk.note(pod.subject, 8, seq=5)) == []
+    (again,) = sets(desk.note(pod.subject, 14, seq=6))
     assert brief([again]) == [(5, 1, 9, 9)]
     desk.carry_out(again)
-    (back,) = sets(desk.note(31, 0, seq=5))
-    assert brief([back]) == [(5, 1, 14, 9)]
+    (back,) = sets(desk.note(31, 0, seq=7))
+    assert brief([back]) == [(5, 1, 0, 9)]
+    desk.carry_out(back)
+    assert sets(desk.note(pod.subject, 13, seq=8)) == []
 
 
 def test_a_set_that_a_newer_note_crosses_is_followed_by_another() -> None:
     desk = Desk()
     desk.up()
-    (order,) = sets(desk.tell((9, 13, 10)))
+    (order,) = sets(desk.tell((9, 8, 10)))
     # Whether the data plane takes the notification in before the SET or after it.
     (after,) = sets(desk.note(9, 15, seq=11))
-    assert brief([after]) == [(4, 1, 15, 0)]
+    assert brief([after]) == [(4, 1, 0, 0)]
     assert sets(desk.carry_out(order)) == []
     assert sets(desk.carry_out(after)) == []
     assert desk.agent.stats().sets_pending == 0
@@ -355,7 +359,7 @@ def test_a_set_of_another_announcement_that_ran_over_a_lane_is_redone() -> None:
 def test_a_note_after_the_set_stands() -> None:
     desk = Desk()
     desk.up()
-    (order,) = sets(desk.tell((9, 13, 10)))
+    (order,) = sets(desk.tell((9, 8, 10)))
     assert sets(desk.carry_out(order)) == []
     assert sets(desk.note(9, 15, seq=11)) == []
     assert sets(desk.wait(3 * MS)) == []
@@ -364,7 +368,7 @@ def test_a_note_after_the_set_stands() -> None:
 def test_sets_are_repeated_until_confirmed() -> None:
     desk = Desk()
     desk.up()
-    (order,) = sets(desk.tell((9, 13, 10)))
+    (order,) = sets(desk.tell((9, 8, 10)))
     (again,) = sets(desk.wait(2 * MS))
     assert brief([again]) == brief([order])
     desk.carry_out(again)
@@ -394,7 +398,7 @@ def test_changes_are_collected_and_repeated_until_acknowledged() -> None:
     (delta,) = deltas(desk.wait(US))
     assert delta.entries == (m.Entry(1, 14, 1, 7), m.Entry(2, 8, 1, 6))
     desk.own_note(2, 8, seq=8)  # the data plane repeats it
-    desk.own_note(1, 0, seq=9)
+    desk.own_note(1, 8, seq=9)
     (second,) = deltas(desk.wait(200 * US))
     ack = {"acked_node": 10, "acked_incarnation": 5}
     desk.give(m.Ack(**desk.head(), **ack, acked_seq=delta.seq))
@@ -404,7 +408,7 @@ def test_changes_are_collected_and_repeated_until_acknowledged() -> None:
     assert desk.agent.stats().unacknowledged == 1
     desk.give(desk.hello())
     (third,) = deltas(desk.wait(MS))
-    assert third.entries == (m.Entry(1, 0, 1, 9),)
+    assert third.entries == (m.Entry(1, 8, 1, 9),)
     desk.give(m.Ack(**desk.head(), **ack, acked_seq=third.seq))
     assert desk.agent.stats().unacknowledged == 0
     desk.give(desk.hello())
@@ -439,10 +443,10 @@ def test_fulls_are_split_by_the_mtu() -> None:
     assert max(len(frame) for frame in frames) <= 100
 
 
-def test_a_new_neighbour_is_told_what_is_not_neutral() -> None:
+def test_a_new_neighbour_is_told_what_is_down() -> None:
     desk = Desk()
     desk.own_note(1, 8, seq=5)
-    desk.own_note(2, 0, seq=6)
+    desk.own_note(2, 15, seq=6)
     desk.up()
     (delta,) = deltas(desk.wait(0))
     assert delta.entries == (m.Entry(1, 8, 1, 5),)

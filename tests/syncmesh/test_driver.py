@@ -114,15 +114,16 @@ def test_it_takes_over_what_the_switch_holds() -> None:
             action=fy.Action("set_destination", of_dst=33, with_capacity_mbps=1),
         )
         code = fy.P4RegisterEntry("announced", index=4, data=8)
-        client.holds = [kept, stray, fy.P4CloneSessionEntry(dp.NOTIFY_SESSION)]
+        client.holds = [kept, stray, fy.P4CloneSessionEntry(dp.URGENT_SESSION)]
         agent = AsyncAgent(CONFIG, client, random.Random(1))
         running = asyncio.create_task(agent.run())
-        await until(lambda: len(client.written) > 4)
+        await until(lambda: len(client.written) > 5)
         updates = [w for w in client.written if not isinstance(w, fy.P4PacketOut)]
-        # The port's entry and the session are there already, the group is not, port 7 is nobody's.
+        # The port's entry and one session are there already, the rest is not, port 7 is nobody's.
         assert [(type(u), u._update_type.name) for u in updates] == [
             (fy.P4TableEntry, "MODIFY"),
             (fy.P4MulticastGroupEntry, "INSERT"),
+            (fy.P4CloneSessionEntry, "INSERT"),
             (fy.P4CloneSessionEntry, "MODIFY"),
             (fy.P4TableEntry, "DELETE"),
         ]
@@ -189,7 +190,7 @@ def test_agents_over_grpc_with_finsy(tmp_path: Path) -> None:
                 config = replace(chain.config(node), timers=timers)
                 agents[node] = AsyncAgent(config, clients[node], random.Random(node))
                 tasks.append(asyncio.create_task(agents[node].run()))
-            session = fy.P4CloneSessionEntry(dp.NOTIFY_SESSION)
+            session = fy.P4CloneSessionEntry(dp.URGENT_SESSION)
             listeners: list[tuple[int, ...]] = []
             while listeners != [(1, dp.CPU_PORT)]:
                 listeners = [e.replicas async for e in clients[2].read(session)]
