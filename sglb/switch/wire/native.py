@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
+
+# Not by `import ctypes`: that has addresses, and stamps of compiled code cover a module's integers.
+from ctypes import CDLL, c_uint64, c_void_p, cast
 from typing import Final
 
 from sglb.switch.core.jit import primitive
 
-_library: Final = ctypes.CDLL(None, use_errno=True)
+_library: Final = CDLL(None, use_errno=True)
 _PRIO_INHERIT: Final = 1
 
 
 def address_of(name: str) -> int:
     """Where a function of the C library lies."""
-    found = ctypes.cast(getattr(_library, name), ctypes.c_void_p).value
+    found = cast(getattr(_library, name), c_void_p).value
     assert found is not None
     return found
 
@@ -25,10 +27,10 @@ def fair_mutex(address: int) -> None:
     A data plane that is a real-time thread would else wait as long as its switch's Python waits for a
     processor.
     """
-    attributes = (ctypes.c_uint64 * 2)()
+    attributes = (c_uint64 * 2)()
     _library.pthread_mutexattr_init(attributes)
     _library.pthread_mutexattr_setprotocol(attributes, _PRIO_INHERIT)
-    result = _library.pthread_mutex_init(ctypes.c_void_p(address), attributes)
+    result = _library.pthread_mutex_init(c_void_p(address), attributes)
     if result:
         raise OSError(result, os.strerror(result))
 
