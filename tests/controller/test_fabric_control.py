@@ -300,10 +300,10 @@ def test_what_agents_write_is_logged() -> None:
     first: Counter[int] = Counter()
     for event in run.wrote("agent"):
         first[event.node] += event.updates if not event.time_ps else 0
-    # A leaf: a profile, two ports, the group and the session of listeners, an entry each. A spine hears
-    # of nobody.
-    assert first == {run.id(n): 5 for n in ("leaf0", "leaf1")} | {
-        run.id(n): 4 for n in ("spine0", "spine1")
+    # A leaf: a profile, two ports, the group and the two sessions of listeners, an entry each. A spine
+    # hears of nobody.
+    assert first == {run.id(n): 6 for n in ("leaf0", "leaf1")} | {
+        run.id(n): 5 for n in ("spine0", "spine1")
     }
     later = [e for e in run.wrote("agent") if e.time_ps]
     assert {e.node for e in later} == set(first)  # each finds its neighbours
