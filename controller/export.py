@@ -52,7 +52,11 @@ def export(
     data = {
         "hosts": dict(_hosts(topology)),
         "switches": {
-            s.name: {"runtime_json": names[s.id], "program": str(program.resolve())}
+            s.name: {
+                "runtime_json": names[s.id],
+                "program": str(program.resolve()),
+                "device_id": s.id,
+            }
             for s in topology.switches
         },
         "links": list(_links(topology, fastest_mbps)),

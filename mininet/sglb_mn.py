@@ -6,6 +6,7 @@ Mininet runs on the system's Python, so this file needs nothing but Mininet; the
 for in $SGLB, beside this file's tree (.venv/bin) and on PATH.
 """
 
+import argparse
 import atexit
 import ctypes
 import json
@@ -17,6 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
+from typing import ClassVar
 
 from mininet.cli import CLI
 from mininet.link import Intf, Link, TCIntf
@@ -31,7 +34,7 @@ FIRST_GRPC_PORT = 50051  # as the tutorials number them
 FIRST_THRIFT_PORT = 9090
 
 # `mn` reads this file by exec, which sets no __file__.
-HERE = os.path.dirname(os.path.abspath(sys._getframe().f_code.co_filename))
+HERE = Path(sys._getframe().f_code.co_filename).resolve().parent
 
 
 class LabError(Exception):
@@ -40,27 +43,25 @@ class LabError(Exception):
 
 def sglb_command():
     """The `sglb` command. Raises LabError."""
-    tree = os.path.join(os.path.dirname(HERE), ".venv", "bin", "sglb")
+    tree = HERE.parent / ".venv" / "bin" / "sglb"
     for found in (os.environ.get("SGLB"), tree, shutil.which("sglb")):
         if found and os.access(found, os.X_OK):
-            return found
+            return str(found)
     raise LabError("there is no sglb command on PATH; set SGLB to where it is")
 
 
 def scratch_folder():
     """A folder that is gone at the end."""
-    folder = tempfile.mkdtemp(prefix="sglb-mn-")
+    folder = Path(tempfile.mkdtemp(prefix="sglb-mn-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 def run_sglb(*arguments):
     """Runs an `sglb` command. Raises LabError with what it had to say."""
-    found = subprocess.run(
-        [sglb_command(), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    found = subprocess.run([sglb_command(), *arguments], capture_output=True, text=True)
     if found.returncode:
-        raise LabError(found.stderr.strip() or "sglb %s failed" % " ".join(arguments))
+        raise LabError(found.stderr.strip() or "sglb {} failed".format(" ".join(arguments)))
 
 
 def _end_with_parent():
@@ -76,7 +77,7 @@ class P4Switch(Switch):
     """A switch that is a process of its own, in the namespace of Mininet.
 
     program: a P4 program; entries: a runtime file with what its tables hold (None: a controller
-    writes them). grpc_port, device_id: counted up from 50051 and 1, in the order of the switches.
+    writes them). grpc_port, device_id: counted up from 50051 and 0, in the order of the switches.
     cpu_port: the port of packet-ins. log_dir: where NAME.log and, with pcap, captures go.
     """
 
@@ -92,19 +93,19 @@ class P4Switch(Switch):
         cpu_port=510,
         log_dir=None,
         pcap=False,
-        **params
+        **params,
     ):
         number = P4Switch.made
         P4Switch.made += 1
-        self.device_id = int(device_id) if device_id is not None else number + 1
-        params.setdefault("dpid", "%x" % self.device_id)
+        self.device_id = int(device_id) if device_id is not None else number
+        params.setdefault("dpid", "%x" % (number + 1))
         Switch.__init__(self, name, **params)
         self.program = program
         self.entries = entries
         self.number = number
         self.grpc_port = int(grpc_port) if grpc_port is not None else FIRST_GRPC_PORT + number
         self.cpu_port = int(cpu_port)
-        self.log_dir = log_dir or P4Switch.default_log_dir()
+        self.log_dir = Path(log_dir) if log_dir else P4Switch.default_log_dir()
         self.pcap = pcap
         self.process = None
 
@@ -120,12 +121,12 @@ class P4Switch(Switch):
     @property
     def log_file(self):
         """What the process has to say."""
-        return os.path.join(self.log_dir, "%s.log" % self.name)
+        return self.log_dir / f"{self.name}.log"
 
     @property
     def address(self):
         """Of the P4Runtime server."""
-        return "127.0.0.1:%d" % self.grpc_port
+        return f"127.0.0.1:{self.grpc_port}"
 
     def data_ports(self):
         """(port, interface) of all ports that frames pass."""
@@ -133,8 +134,8 @@ class P4Switch(Switch):
 
     def launch(self, command):
         """Starts the process; it ends with Mininet."""
-        with open(self.log_file, "w") as log:
-            log.write("+ %s\n" % " ".join(command))
+        with self.log_file.open("w") as log:
+            log.write("+ {}\n".format(" ".join(command)))
             log.flush()
             self.process = subprocess.Popen(
                 command,
@@ -151,10 +152,10 @@ class P4Switch(Switch):
             try:
                 probe.bind(("127.0.0.1", self.grpc_port))
             except OSError:
-                raise LabError("%s: %s is in use" % (self.name, self.address)) from None
+                raise LabError(f"{self.name}: {self.address} is in use") from None
         for _, intf in self.data_ports():
             # Or the kernel of this namespace would speak on the links, too.
-            self.cmd("sysctl -qw net.ipv6.conf.%s.disable_ipv6=1" % intf.name)
+            self.cmd(f"sysctl -qw net.ipv6.conf.{intf.name}.disable_ipv6=1")
         self.launch(self.command())
 
     def connected(self):
@@ -170,14 +171,14 @@ class P4Switch(Switch):
         """Raises LabError when the process ends, or does not listen in time."""
         while not self.listens():
             if self.process.poll() is not None:
-                raise LabError("%s did not start:\n%s" % (self.name, self.last_words()))
+                raise LabError(f"{self.name} did not start:\n{self.last_words()}")
             if time.monotonic() > deadline:
-                raise LabError("%s does not listen on %s" % (self.name, self.address))
+                raise LabError(f"{self.name} does not listen on {self.address}")
             time.sleep(0.05)
 
     def last_words(self):
         """The end of the log."""
-        with open(self.log_file) as log:
+        with self.log_file.open() as log:
             return "".join(log.readlines()[1:][-10:]).strip()
 
     @classmethod
@@ -201,12 +202,7 @@ class P4Switch(Switch):
 
     def describe(self):
         """A line for the user."""
-        return "%s: P4Runtime on %s, device %d, log %s" % (
-            self.name,
-            self.address,
-            self.device_id,
-            self.log_file,
-        )
+        return f"{self.name}: P4Runtime on {self.address}, device {self.device_id}, log {self.log_file}"
 
 
 class SglbSwitch(P4Switch):
@@ -220,10 +216,10 @@ class SglbSwitch(P4Switch):
         if self.entries:
             command += ["--entries", self.entries]
         for port, intf in self.data_ports():
-            command += ["--port", "%d:%s" % (port, intf.name)]
+            command += ["--port", f"{port}:{intf.name}"]
             bw = intf.params.get("bw")
             if bw:
-                command += ["--rate", "%d:%.6fM" % (port, float(bw))]
+                command += ["--rate", f"{port}:{float(bw):.6f}M"]
         command += ["--grpc", self.address, "--device-id", str(self.device_id)]
         command += ["--cpu-port", str(self.cpu_port)]
         if self.pcap:
@@ -231,47 +227,46 @@ class SglbSwitch(P4Switch):
         return command
 
     def _capture_folder(self):
-        folder = os.path.join(self.log_dir, "%s-pcap" % self.name)
-        os.makedirs(folder, exist_ok=True)
-        return folder
+        folder = self.log_dir / f"{self.name}-pcap"
+        folder.mkdir(exist_ok=True)
+        return str(folder)
 
 
 class Bmv2Switch(P4Switch):
     """BMv2's `simple_switch_grpc`, with the program as `p4c-bm2-ss` compiles it; both on PATH."""
 
-    compiled = {}
+    compiled: ClassVar[dict[str, Path]] = {}
 
     def command(self):
         """The command line. Raises LabError."""
         for tool in ("simple_switch_grpc", "p4c-bm2-ss"):
             if shutil.which(tool) is None:
-                raise LabError("%s is not on PATH" % tool)
+                raise LabError(f"{tool} is not on PATH")
         command = ["simple_switch_grpc", "--no-p4", "--device-id", str(self.device_id)]
         for port, intf in self.data_ports():
-            command += ["-i", "%d@%s" % (port, intf.name)]
+            command += ["-i", f"{port}@{intf.name}"]
             # Checksums that a host's kernel leaves to hardware would never be made up.
             for end in (intf.link.intf1, intf.link.intf2):
                 if isinstance(end.node, Host):
-                    end.node.cmd("ethtool -K %s tx off" % end.name)
+                    end.node.cmd(f"ethtool -K {end.name} tx off")
         command += ["--thrift-port", str(FIRST_THRIFT_PORT + self.number)]
         if self.pcap:
-            command.append("--pcap=%s" % self.log_dir)
+            command.append(f"--pcap={self.log_dir}")
         command += ["--", "--grpc-server-addr", self.address, "--cpu-port", str(self.cpu_port)]
         return command
 
     def json_file(self):
         """The compiled program. Raises LabError."""
         if self.program not in self.compiled:
-            name = os.path.splitext(os.path.basename(self.program))[0]
-            path = os.path.join(self.log_dir, "%s.json" % name)
+            path = self.log_dir / f"{Path(self.program).stem}.json"
             found = subprocess.run(
-                ["p4c-bm2-ss", "--std", "p4-16", "-o", path, self.program],
+                ["p4c-bm2-ss", "--std", "p4-16", "-o", str(path), self.program],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
             )
             if found.returncode:
-                raise LabError("p4c-bm2-ss %s: %s" % (self.program, found.stdout.strip()))
+                raise LabError(f"p4c-bm2-ss {self.program}: {found.stdout.strip()}")
             self.compiled[self.program] = path
         return self.compiled[self.program]
 
@@ -285,9 +280,9 @@ class Bmv2Switch(P4Switch):
                     "load",
                     switch.program,
                     switch.entries,
-                    "--grpc=%s" % switch.address,
-                    "--device-id=%d" % switch.device_id,
-                    "--device-config=%s" % switch.json_file(),
+                    f"--grpc={switch.address}",
+                    f"--device-id={switch.device_id}",
+                    f"--device-config={switch.json_file()}",
                 )
         return switches
 
@@ -300,11 +295,11 @@ class P4Host(Host):
         result = Host.config(self, **params)
         self.defaultIntf().rename("eth0")
         for kind in ("all", "default"):
-            self.cmd("sysctl -qw net.ipv6.conf.%s.disable_ipv6=1" % kind)
+            self.cmd(f"sysctl -qw net.ipv6.conf.{kind}.disable_ipv6=1")
         for command in commands:
             told = self.cmd(command).strip()
             if told:
-                info("%s: %s: %s\n" % (self.name, command, told))
+                info(f"{self.name}: {command}: {told}\n")
         return result
 
 
@@ -334,23 +329,24 @@ class P4Link(Link):
 class FileTopo(Topo):
     """A `topology.json` of the P4 tutorials, with the runtime files that it names.
 
-    path: the file; root: the folder that its paths start from (default: the file's own).
-    programs: switch -> P4 program, for those whose program the file does not name as one.
+    path: the file, whose own paths start from its folder. programs, entries: switch -> P4 program,
+    runtime file, in place of those that the file names.
     """
 
-    def build(self, path=None, root=None, programs=None, log_dir=None, pcap=False):
+    def build(self, path=None, programs=None, entries=None, log_dir=None, pcap=False):
         """Reads the file. Raises LabError."""
         if path is None:
             raise LabError("--topo p4,FILE: which topology.json?")
         data = read_json(path)
-        root = root or os.path.dirname(os.path.abspath(path))
+        root = Path(path).resolve().parent
         for name, params in data["switches"].items():
-            entries = params.get("runtime_json")
             program = (programs or {}).get(name) or params.get("program")
+            held = (entries or {}).get(name) or params.get("runtime_json")
             self.addSwitch(
                 name,
-                program=os.path.join(root, program) if program else None,
-                entries=os.path.join(root, entries) if entries else None,
+                program=str(root / program) if program else None,
+                entries=str(root / held) if held else None,
+                device_id=params.get("device_id"),
                 cpu_port=int(params.get("cpu_port", 510)),
                 log_dir=log_dir,
                 pcap=pcap,
@@ -369,32 +365,29 @@ class FileTopo(Topo):
     def _link(self, hosts, one, two, delay=None, mbps=None):
         ends = [(n, None) if n in hosts else split_port(n) for n in (one, two)]
         if isinstance(delay, (int, float)):
-            delay = "%gms" % delay
-        if delay is not None and not delay.rstrip("umsn0."):
-            delay = None
+            delay = f"{delay}ms" if delay else None
+        elif delay is not None and not delay.strip("0.").rstrip("umns"):
+            delay = None  # no qdisc for nothing
         (node1, port1), (node2, port2) = ends
-        self.addLink(
-            node1, node2, port1=port1, port2=port2, cls=P4Link, bw=mbps, delay=delay
-        )
+        self.addLink(node1, node2, port1=port1, port2=port2, cls=P4Link, bw=mbps, delay=delay)
 
 
 def split_port(text):
     """("s1", 2) of "s1-p2". Raises LabError."""
     name, dash, port = text.rpartition("-p")
     if not dash or not port.isdigit():
-        raise LabError("%r is neither a host nor a switch with its port, as in s1-p2" % text)
+        raise LabError(f"{text!r} is neither a host nor a switch with its port, as in s1-p2")
     return name, int(port)
 
 
 def read_json(path):
     """A JSON file. Raises LabError."""
     try:
-        with open(path) as stream:
-            return json.load(stream)
+        return json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as problem:
-        raise LabError("%s: %s" % (path, problem.strerror)) from None
+        raise LabError(f"{path}: {problem.strerror}") from None
     except ValueError as problem:
-        raise LabError("%s: is not JSON: %s" % (path, problem)) from None
+        raise LabError(f"{path}: is not JSON: {problem}") from None
 
 
 class FabricTopo(FileTopo):
@@ -406,9 +399,9 @@ class FabricTopo(FileTopo):
     def export(self, what, policy="flowlet", bw=None):
         """Writes the files and builds what they say. Raises LabError."""
         folder = scratch_folder()
-        rate = [] if bw is None else ["--mbps=%s" % bw]
-        run_sglb("export", what, folder, "--policy=%s" % policy, *rate)
-        FileTopo.build(self, os.path.join(folder, "topology.json"))
+        rate = [] if bw is None else [f"--mbps={bw}"]
+        run_sglb("export", what, str(folder), f"--policy={policy}", *rate)
+        FileTopo.build(self, folder / "topology.json")
 
 
 class LeafSpineTopo(FabricTopo):
@@ -416,7 +409,7 @@ class LeafSpineTopo(FabricTopo):
 
     def build(self, leaves=2, spines=2, hosts=1, **how):
         """See `FabricTopo.export` for what else may be given."""
-        self.export("leafspine,%d,%d,%d" % (leaves, spines, hosts), **how)
+        self.export(f"leafspine,{leaves},{spines},{hosts}", **how)
 
 
 class Clos3Topo(FabricTopo):
@@ -424,7 +417,7 @@ class Clos3Topo(FabricTopo):
 
     def build(self, pods=2, leaves=2, spines=2, cores=1, hosts=1, **how):
         """See `FabricTopo.export` for what else may be given."""
-        self.export("clos3,%d,%d,%d,%d,%d" % (pods, leaves, spines, cores, hosts), **how)
+        self.export(f"clos3,{pods},{leaves},{spines},{cores},{hosts}", **how)
 
 
 class ScenarioTopo(FabricTopo):
@@ -442,3 +435,56 @@ topos = {
     "p4": FileTopo,
 }
 switches = {"sglb": SglbSwitch, "bmv2": Bmv2Switch}
+
+
+# --- one lab from its files -------------------------------------------------------------------------
+
+
+def run_lab(options):
+    """Builds, starts, tests or hands over to the prompt, and removes all of it; the exit status."""
+    topo = FileTopo(
+        path=options.topology,
+        programs=json.loads(options.programs),
+        entries=json.loads(options.entries),
+        log_dir=options.log_dir,
+        pcap=options.pcap,
+    )
+    net = Mininet(topo=topo, switch=switches[options.switch], controller=None)
+    try:
+        net.start()
+        for switch in net.switches:
+            info(f"{switch.describe()}\n")
+        if options.test == "pingall":
+            return 1 if net.pingAll() else 0
+        if options.test is None:
+            CLI(net, script=options.script)
+        return 0
+    finally:
+        net.stop()
+
+
+def main():
+    """`python3 sglb_mn.py TOPOLOGY ...`, as `sglb tutorial` calls it."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("topology")
+    parser.add_argument("--programs", default="{}")
+    parser.add_argument("--entries", default="{}")
+    parser.add_argument("--switch", choices=sorted(switches), default="sglb")
+    parser.add_argument("--log-dir")
+    parser.add_argument("--pcap", action="store_true")
+    parser.add_argument("--test", choices=("pingall", "none"))
+    parser.add_argument("--script")
+    options = parser.parse_args()
+    setLogLevel("info")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        return run_lab(options)
+    except LabError as problem:
+        error(f"error: {problem}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Where the P4 sources that come with sglb lie, in the source tree and in an installed package."""
+"""Where P4 sources and Mininet's nodes lie, in the source tree and in an installed package."""
 
 from __future__ import annotations
 
@@ -22,3 +22,14 @@ def p4src() -> Path:
 def glb() -> Path:
     """The balancing program for the v1model architecture."""
     return p4src() / "v1model" / "glb.p4"
+
+
+def mininet() -> Path:
+    """The file with topologies and nodes for Mininet.
+
+    Raises FileNotFoundError when the installation lacks it.
+    """
+    for folder in (_HERE / "mininet", _HERE.parent / "mininet"):
+        if (folder / "sglb_mn.py").is_file():
+            return folder / "sglb_mn.py"
+    raise FileNotFoundError(f"sglb is installed without its Mininet nodes: {_HERE / 'mininet'}")

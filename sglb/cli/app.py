@@ -21,9 +21,10 @@ from sglb.cli.progress import RunProgress
 from sglb.cli.savings import savings_command
 from sglb.cli.serving import switch_command
 from sglb.cli.table import FILE_WIDTH, show
+from sglb.cli.tutorial import tutorial_command
 from sglb.fabric.packet_trace import TraceRequest
 from sglb.fabric.report import RunReport
-from sglb.fabric.run import RunInterrupted, run, versions
+from sglb.fabric.run import LiveOptions, RunInterrupted, run, versions
 from sglb.p4.print_ir import print_ir
 
 
@@ -64,6 +65,14 @@ class EngineChoice(StrEnum):
 
     NATIVE = "native"
     REFERENCE = "reference"
+
+
+class OnChoice(StrEnum):
+    """Where a scenario runs."""
+
+    SIM = "sim"
+    LIVE = "live"
+    BMV2 = "bmv2"
 
 
 @app.callback()
@@ -121,6 +130,29 @@ def run_command(
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", help="Instead of the scenario's seed.")
     ] = None,
+    on: Annotated[
+        OnChoice,
+        typer.Option(
+            "--on",
+            help="sim: virtual time; live: switches, agents and controllers as processes over veth "
+            "(needs root); bmv2: as live, with simple_switch_grpc.",
+        ),
+    ] = OnChoice.SIM,
+    rate_scale: Annotated[
+        int | None,
+        typer.Option(
+            "--rate-scale",
+            min=1,
+            metavar="N",
+            help="With --on live: divide rates by N [as far as one machine can follow].",
+        ),
+    ] = None,
+    logs: Annotated[
+        Path | None,
+        typer.Option(
+            "--logs", metavar="DIR", help="With --on live: keep the logs of all processes in DIR."
+        ),
+    ] = None,
     engine: Annotated[
         EngineChoice | None,
         typer.Option("--engine", help="Instead of the scenario's engine."),
@@ -150,6 +182,8 @@ def run_command(
                 jobs=jobs,
                 trace=request,
                 progress=progress,
+                on=on.value,
+                live=LiveOptions(rate_scale, logs),
             )
         except RunInterrupted as stopped:
             report = stopped.report
@@ -237,6 +271,7 @@ def check_command(
 app.command("switch")(switch_command)
 app.command("export", no_args_is_help=True)(export_command)
 app.command("load", no_args_is_help=True)(load_command)
+app.command("tutorial")(tutorial_command)
 app.command("savings")(savings_command)
 app.add_typer(collective_app)
 

@@ -2,7 +2,8 @@
 
 `topology.json`: `hosts` and `switches` by name, and `links` as [node, node, latency, Mbit/s], the last
 two optional; a switch is written with its port, `s1-p2`. A latency is a number of ms or text with a
-unit (`5us`). Port numbers are kept. Addresses, programs and commands in the file are not used.
+unit (`5us`; without one it is us, as `tc` takes it). Port numbers are kept. Addresses, programs and
+commands in the file are not used here.
 
 HPCC: `nodes switches links`, the switches' numbers, then `src dst rate delay error` for each link, as
 in `0 320 100Gbps 1000ns 0.000000`. Host 0 becomes `h0`, switch 320 `s320`; `error` is the probability
@@ -40,6 +41,7 @@ _PS = {
 }
 _BPS = {"bps": 1, "kbps": 10**3, "mbps": 10**6, "gbps": 10**9, "tbps": 10**12}
 _QUANTITY = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)([A-Za-z]+)\Z")
+_PLAIN = re.compile(r"\d{1,15}\Z")
 _MAX_PS = 86_400 * PS_PER_S
 _MAX_BPS = 100 * 10**12
 
@@ -133,7 +135,8 @@ def _end(text: str, hosts: Any) -> tuple[str, int | None]:
 
 def _latency(value: Any) -> int:
     if isinstance(value, str):
-        return _quantity(value, _PS, "latency", _MAX_PS)
+        text = f"{value}us" if _PLAIN.match(value) else value
+        return _quantity(text, _PS, "latency", _MAX_PS)
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1e6:
         return round(value * _PS["ms"])
     raise ValueError(f"latency must be a number of ms or text with a unit, got {value!r:.40}")
