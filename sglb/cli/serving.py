@@ -24,6 +24,7 @@ from sglb.switch import runtime_file
 from sglb.switch.clock import PS_PER_S, PS_PER_US
 from sglb.switch.config import SwitchConfig
 from sglb.switch.live import LiveSwitch, ServeOptions, serve
+from sglb.switch.p4runtime.service import ServiceOptions
 from sglb.switch.p4runtime.tls import TlsFiles
 from sglb.switch.pktgen import TIMER_PAYLOAD, TimerApp
 from sglb.switch.wire.port import InterfacePort
@@ -242,7 +243,12 @@ def switch_command(
         str,
         typer.Option("--ports", metavar="N", help="Ports 1 to N, or a list such as 0,2-5."),
     ] = "",
-    device_id: Annotated[int, typer.Option("--device-id", min=1, metavar="N")] = 1,
+    device_id: Annotated[
+        int,
+        typer.Option(
+            "--device-id", min=0, metavar="N", help="P4Runtime forbids 0, which BMv2 takes."
+        ),
+    ] = 1,
     cpu_port: Annotated[int, typer.Option("--cpu-port", min=0, max=511, metavar="N")] = 510,
     speed: Annotated[
         float,
@@ -324,6 +330,7 @@ def switch_command(
         exit_when_done=exit_when_done,
         seed=seed,
         device_id=device_id,
+        service=ServiceOptions(allow_device_id_zero=True),
         switch=config,
     )
     serve_switch(compiled, options)
