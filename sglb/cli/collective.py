@@ -89,6 +89,7 @@ def _show(console: Console, pid: int, group: dict[str, Any]) -> None:
         f"failovers {total['failovers']}, back {total['failbacks']}, "
         f"sent again {total['replayed_bytes'] / 1e6:,.1f} MB, came twice {total['duplicates']}, "
         f"passed on for neighbours {group['relayed_bytes'] / 1e6:,.1f} MB, "
+        f"taken from their memory {group['shared_bytes'] / 1e6:,.1f} MB, "
         f"detection bound {group['detection_bound_s'] * 1000:g} ms"
     )
     for event in group["events"][-_EVENTS:]:

@@ -336,7 +336,7 @@ class ReCCL(ProcessGroup):
 
         def body(x: algorithms.Exchange) -> None:
             views = [target.view for target in targets] or None
-            algorithms.pairwise.gather(x, source.view, views, root)
+            algorithms.gather(x, source.view, views, root)
             all_back(targets)
 
         return self._start(_call("gather", [own], f"to {root}"), body, outputs, opts)
@@ -362,7 +362,7 @@ class ReCCL(ProcessGroup):
 
         def body(x: algorithms.Exchange) -> None:
             views = [source.view for source in sources] or None
-            algorithms.pairwise.scatter(x, views, target.view, root)
+            algorithms.scatter(x, views, target.view, root)
             target.back()
 
         return self._start(_call("scatter", [output], f"from {root}"), body, output_tensors, opts)
@@ -383,7 +383,7 @@ class ReCCL(ProcessGroup):
         targets = [Staged(output, read=False, write=True) for output in outputs]
 
         def body(x: algorithms.Exchange) -> None:
-            algorithms.pairwise.all_to_all(x, _views(sources, x.size), _views(targets, x.size))
+            algorithms.all_to_all(x, _views(sources, x.size), _views(targets, x.size))
             all_back(targets)
 
         # Sizes may differ between pairs; the transport compares those of each message.
@@ -409,7 +409,7 @@ class ReCCL(ProcessGroup):
         target = Staged(output_tensor, read=False, write=True)
 
         def body(x: algorithms.Exchange) -> None:
-            algorithms.pairwise.all_to_all(x, cut(source.view, parts), cut(target.view, into))
+            algorithms.all_to_all(x, cut(source.view, parts), cut(target.view, into))
             target.back()
 
         call = call_of(kind, output_tensor.dtype, ())
@@ -444,7 +444,7 @@ class ReCCL(ProcessGroup):
     def barrier(self, opts: BarrierOptions | None = None) -> CollectiveWork:
         """Ends when all ranks have begun it."""
         return self._start(
-            call_of("barrier", "", ()), algorithms.tree.barrier, [], opts or BarrierOptions()
+            call_of("barrier", "", ()), algorithms.barrier, [], opts or BarrierOptions()
         )
 
     def monitored_barrier(

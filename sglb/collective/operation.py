@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from torch._C._distributed_c10d import Store
 
-from sglb.collective.algorithms.exchange import Pending
+from sglb.collective.algorithms.exchange import Pending, Table
 from sglb.collective.errors import CollectiveError, CollectiveTimeoutError
-from sglb.collective.transport import Transfer, Transport, WaitTimeoutError
+from sglb.collective.transport import Transfer, Transport, WaitTimeoutError, commons
 
 _PARTS = 4  #: streams of an operation
 _STUCK_S = (
@@ -118,7 +118,10 @@ class Operation:
         self._stream = number * _PARTS
         self._call = call
         self._timeout_s = timeout_s
-        self._deadline_s = time.monotonic() + timeout_s
+        now_s = time.monotonic()
+        self._deadline_s = now_s + timeout_s
+        self._look_at_s = now_s + _STUCK_S
+        self._rounds = 0
         self._held: list[bytearray] = []
 
     def label(self) -> str:
@@ -145,6 +148,26 @@ class Operation:
             label=self.label,
             fingerprint=self._call.fingerprint,
         )
+
+    def table(self) -> Table | None:
+        """See `Exchange`. Raises TransportError."""
+        call = commons.Call(self._number, self._rounds, self._call.fingerprint, self._call.text)
+        self._rounds += 1
+        return self._transport.round(call, self._look)
+
+    def _look(self, late: commons.Late) -> None:
+        """While this rank waits in shared memory."""
+        now_s = time.monotonic()
+        if now_s >= self._deadline_s:
+            ranks = late()
+            if ranks:
+                who = ", ".join(map(str, ranks))
+                raise CollectiveTimeoutError(
+                    f"Timed out waiting {self._timeout_s:g} s for rank{'s' * (len(ranks) > 1)} {who}"
+                )
+        if now_s >= self._look_at_s:
+            self._look_at_s = now_s + _STUCK_S
+            self._look_around()
 
     def wait(self, pending: Pending) -> None:
         """See `Exchange`. Raises TransportError or CollectiveError."""

@@ -6,19 +6,21 @@ of additions) and so on the sizes here, but not on what the network does.
 
 from __future__ import annotations
 
-from sglb.collective.algorithms import direct, pairwise, ring, tree
-from sglb.collective.algorithms.exchange import Exchange, Reducer
+from sglb.collective.algorithms import direct, pairwise, ring, shared, tree
+from sglb.collective.algorithms.exchange import Exchange, Reducer, Table
 
 __all__ = [
     "Exchange",
     "Reducer",
     "all_gather",
     "all_reduce",
+    "all_to_all",
+    "barrier",
     "broadcast",
-    "pairwise",
+    "gather",
     "reduce",
     "reduce_scatter",
-    "tree",
+    "scatter",
 ]
 
 #: Up to so many ranks all talk to all; the memory for that grows with their number.
@@ -38,10 +40,19 @@ def _piece_bytes(segment_bytes: int) -> int:
     return piece
 
 
+def _table(x: Exchange, nbytes: int) -> Table | None:
+    """Shared memory for an operation in which no rank lays out more than so much, which all know."""
+    table = x.table()
+    return table if table is not None and (table.lends or table.copies(nbytes)) else None
+
+
 def all_reduce(x: Exchange, data: memoryview, reducer: Reducer) -> None:
     """`data` becomes the reduction of all ranks' `data`."""
     if x.size == 1:
         reducer.finish(data)
+    elif table := _table(x, len(data)):
+        once = table.copies(len(data))
+        (shared.all_reduce_at_once if once else shared.all_reduce)(x, table, data, reducer)
     elif x.size <= DIRECT_RANKS and len(data) <= AT_ONCE_BYTES >> x.size:
         direct.all_reduce_at_once(x, data, reducer)
     elif x.size <= DIRECT_RANKS:
@@ -73,7 +84,9 @@ def broadcast(x: Exchange, data: memoryview, root: int) -> None:
     """`data` becomes what `root` has."""
     if x.size == 1:
         return
-    if len(data) <= SMALL_BYTES:
+    if table := _table(x, len(data)):
+        shared.broadcast(x, table, data, root)
+    elif len(data) <= SMALL_BYTES:
         tree.broadcast(x, data, root)
     else:
         ring.broadcast(x, data, root, _piece_bytes(len(data)))
@@ -81,7 +94,9 @@ def broadcast(x: Exchange, data: memoryview, root: int) -> None:
 
 def all_gather(x: Exchange, own: memoryview, outputs: list[memoryview]) -> None:
     """`outputs[p]` becomes rank p's `own`; `outputs[rank]` may be `own` itself."""
-    if x.size <= DIRECT_RANKS:
+    if table := _table(x, max(map(len, outputs))):
+        shared.all_gather(x, table, own, outputs)
+    elif x.size <= DIRECT_RANKS:
         direct.all_gather(x, own, outputs)
     else:
         ring.all_gather(x, own, outputs, _LARGEST_PIECE)
@@ -96,8 +111,44 @@ def reduce_scatter(
         reducer.finish(out)
         return
     # Sizes may differ between ranks, but all of them know all.
+    if table := _table(x, sum(map(len, inputs))):
+        shared.reduce_scatter(x, table, inputs, out, reducer)
+        return
     piece_bytes = _piece_bytes(max(map(len, inputs)))
     if x.size <= DIRECT_RANKS:
         direct.reduce_scatter(x, inputs, out, reducer, piece_bytes)
     else:
         ring.reduce_scatter(x, inputs, out, reducer, piece_bytes)
+
+
+def all_to_all(x: Exchange, inputs: list[memoryview], outputs: list[memoryview]) -> None:
+    """`outputs[p]` becomes rank p's `inputs[rank]`."""
+    table = x.table()
+    if table is not None and table.lends:  # no rank knows what others lay out
+        shared.all_to_all(x, table, inputs, outputs)
+    else:
+        pairwise.all_to_all(x, inputs, outputs)
+
+
+def gather(x: Exchange, own: memoryview, outputs: list[memoryview] | None, root: int) -> None:
+    """`outputs[p]` on `root` becomes rank p's `own`, all of one size; None on other ranks."""
+    if table := _table(x, len(own)):
+        shared.gather(x, table, own, outputs, root)
+    else:
+        pairwise.gather(x, own, outputs, root)
+
+
+def scatter(x: Exchange, inputs: list[memoryview] | None, out: memoryview, root: int) -> None:
+    """`out` on rank p becomes `inputs[p]` of `root`, all of one size; None on other ranks."""
+    if table := _table(x, len(out) * x.size):
+        shared.scatter(table, inputs, out, root)
+    else:
+        pairwise.scatter(x, inputs, out, root)
+
+
+def barrier(x: Exchange) -> None:
+    """Ends when all ranks have begun it."""
+    if table := _table(x, 0):
+        shared.barrier(table)
+    else:
+        tree.barrier(x)

@@ -17,16 +17,22 @@ _SENT_AHEAD = 2  #: pieces that are on their way to each peer while one is being
 _RECEIVED_AHEAD = 3  #: more: what comes before its receive is posted is copied once more
 
 
-def fold(parts: list[memoryview], out: memoryview, reducer: Reducer, *, own: int | None) -> None:
-    """Adds up in rank order. `out` is separate from `parts`, or is `parts[own]`.
+def fold(parts: list[memoryview], out: memoryview, reducer: Reducer, total: memoryview) -> None:
+    """Adds up in rank order. `out` is separate from `parts`, or one of them.
 
-    Parts other than a rank's own may be overwritten.
+    `total` is for partial sums: `out`, or other memory where `out` is a part that is read late.
     """
-    total = parts[0] if own is not None and own > 1 else out
     reducer.combine(parts[0], parts[1], out if len(parts) == 2 else total)
     for index, part in enumerate(parts[2:], start=2):
         reducer.combine(total, part, out if index == len(parts) - 1 else total)
     reducer.finish(out)
+
+
+def _fold_received(
+    parts: list[memoryview], out: memoryview, reducer: Reducer, own: int | None
+) -> None:
+    """`fold` of parts that may be overwritten, unless `out` is one: `parts[own]`."""
+    fold(parts, out, reducer, parts[0] if own is not None and own > 1 else out)
 
 
 def all_reduce_at_once(x: Exchange, data: memoryview, reducer: Reducer) -> None:
@@ -43,7 +49,7 @@ def all_reduce_at_once(x: Exchange, data: memoryview, reducer: Reducer) -> None:
         x.wait(arrival)
     for message in () if copied else sent:
         x.wait(message)  # then `data` may become the result
-    fold(parts, data, reducer, own=x.rank)
+    _fold_received(parts, data, reducer, x.rank)
 
 
 class _Inflow:
@@ -126,7 +132,7 @@ def reduce_scatter(
             parts = [mine[index]] * x.size
             for peer, piece in inflow.take(index).items():
                 parts[peer] = piece
-            fold(parts, results[index], reducer, own=in_place)
+            _fold_received(parts, results[index], reducer, in_place)
             inflow.expect(index + _RECEIVED_AHEAD)
         outflow.send(index + _SENT_AHEAD)
         arrived(outflow.arrived(index))
@@ -172,7 +178,7 @@ def reduce(
         parts[peer] = x.scratch(len(data))
     for arrival in [x.recv(peer, parts[peer]) for peer in others(x)]:
         x.wait(arrival)
-    fold(parts, out, reducer, own=x.rank if out is data else None)
+    _fold_received(parts, out, reducer, x.rank if out is data else None)
 
 
 def reduce_in_segments(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 
@@ -19,6 +20,41 @@ class Reducer(Protocol):
 
     def finish(self, out: memoryview) -> None:
         """Completes a reduction over all ranks (the division of an average)."""
+
+
+class Table(Protocol):
+    """Memory that all ranks share for one operation: each lays out a part for each other rank, once.
+
+    All ranks call `post`, at last all call `finish`; what a rank lays out stays as it is meanwhile, or
+    as `advance` and `advanced` agree.
+    """
+
+    #: Whether ranks can lay out any number of bytes, or only those that are copied.
+    lends: bool
+
+    def copies(self, nbytes: int) -> bool:
+        """Whether so many bytes, for all ranks together, are laid out as a copy."""
+
+    def post(self, parts: Sequence[memoryview] = ()) -> None:
+        """Lays out a part for each rank, or one for all."""
+
+    def posted(self, ranks: Sequence[int] | None = None) -> None:
+        """Waits until these ranks, or all, have laid out theirs."""
+
+    def view(self, rank: int, size: int) -> memoryview | None:
+        """A rank's part, to read only, where it lies in shared memory; None where it does not."""
+
+    def take(self, rank: int, into: memoryview, at: int = 0, size: int | None = None) -> None:
+        """Copies a rank's part, or of a part of `size` bytes what begins at `at`."""
+
+    def advance(self) -> None:
+        """Says that this rank has made a step."""
+
+    def advanced(self, rank: int) -> None:
+        """Waits until a rank has said so."""
+
+    def finish(self) -> None:
+        """Nothing more is taken; waits until nobody needs what this rank has laid out."""
 
 
 class Exchange(Protocol):
@@ -43,6 +79,9 @@ class Exchange(Protocol):
 
     def scratch(self, nbytes: int) -> memoryview:
         """Memory with any content that is this operation's until it ends."""
+
+    def table(self) -> Table | None:
+        """For one exchange, where all ranks are on one host and share memory; all ask for it."""
 
     def private(self, data: memoryview) -> memoryview:
         """A copy that need not be waited for: it lives until it has arrived."""

@@ -124,8 +124,9 @@ class Dialing:
             if probe.deadline < now:
                 probe.fail(WireError("no answer in time"))
             return
-        unknown = peer.channels or peer.gone is not None or peer.leaving or not peer.wanted()
-        if unknown or now < self._next_probe.get(rank, 0.0):
+        missed = peer.wanted() or peer.awaited
+        known = peer.channels or peer.gone is not None or peer.leaving
+        if known or not missed or now < self._next_probe.get(rank, 0.0):
             return
         self._next_probe[rank] = now + group.settings.retry_s
         try:

@@ -10,11 +10,12 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 
 from sglb.collective.transport.channel import Channel
+from sglb.collective.transport.commons import Commons
 from sglb.collective.transport.connections import (
     Doors,
     Greeting,
@@ -84,6 +85,7 @@ class Group:
         #: By rail name, of connections that were: bytes sent, received, and how often it failed.
         self.past: dict[str, list[int]] = {}
         self.carrier = [True] * len(rails)
+        self.commons: Commons | None = None
         self._met: Met | None = None
         self.places: Places
         self._done: list[Transfer] = []
@@ -338,7 +340,7 @@ class Group:
         self._active = self.matching.waits_for_any()
         for peer in self.peers.values():
             busy = bool(peer.outstanding()) or self.matching.waits_for(peer.rank)
-            self._active |= busy
+            self._active |= busy or peer.awaited > 0
             for channel in list(peer.channels.values()):
                 reason = self.health.check(channel, now)
                 if reason:
@@ -383,6 +385,34 @@ class Group:
                 ),
                 Cause.LOST,
             )
+
+    @contextmanager
+    def awaiting(self) -> Iterator[None]:
+        """While a caller waits for others in shared memory: find out whether they are still there."""
+        self._await(1)
+        try:
+            yield
+        finally:
+            self._await(-1)
+
+    def _await(self, change: int) -> None:
+        with self.engine.lock:
+            for peer in self.peers.values():
+                peer.awaited += change
+            self.activate()
+
+    def look(self, late: Callable[[], list[int]]) -> None:
+        """Of a caller that waits in shared memory: raises the group's error; a lost rank is one."""
+        lost = [peer for peer in self.peers.values() if not peer.channels]
+        # Who has done its part may leave: only who is gone and late even then is missed.
+        still = late() if lost else []
+        with self.engine.lock:
+            for peer in lost:
+                if peer.rank in still and not peer.channels:
+                    self._judge(peer, time.monotonic())
+        if self.error is not None:
+            self.engine.run_callbacks()
+            raise self.error
 
     def _gone(self, peer: Peer, why: str) -> None:
         peer.gone = PeerLostError(why)
@@ -505,6 +535,8 @@ class Group:
         if self.error is not None:
             return
         self.error = error
+        if self.commons is not None:
+            self.commons.revoke()
         self.tell(f"given up{'' if told_by is None else f', says rank {told_by}'}: {error}")
         for receive in self.matching.drain():
             self.finished(receive.transfer, error)
@@ -554,6 +586,8 @@ class Group:
             self._doors.close()
             self.engine.forget(self._watch.socket.fileno())
             self._watch.close()
+            if self.commons is not None:
+                self.commons.revoke()
             closed = AbortedError("the transport was closed")
             self.error = self.error or closed
             for receive in self.matching.drain():

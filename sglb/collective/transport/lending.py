@@ -33,18 +33,27 @@ class _Piece(ctypes.Structure):
     _fields_ = (("base", ctypes.c_void_p), ("size", ctypes.c_size_t))
 
 
-_libc = ctypes.CDLL(None, use_errno=True)
+_read = ctypes.CDLL(None, use_errno=True).process_vm_readv
+_read.restype = ctypes.c_ssize_t
+_read.argtypes = (
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_ulong,
+    ctypes.c_void_p,
+    ctypes.c_ulong,
+    ctypes.c_ulong,
+)
 
 
-def _read_process(pid: int, address: int, into: memoryview) -> None:
+def read_process(pid: int, address: int, into: memoryview) -> None:
     """Copy from another process. Raises OSError, also when only a part could be read."""
-    array = np.frombuffer(into, np.uint8)
-    here = _Piece(array.ctypes.data, len(array))
-    there = _Piece(address, len(array))
-    count = _libc.process_vm_readv(
-        ctypes.c_int(pid), ctypes.byref(here), 1, ctypes.byref(there), 1, 0
-    )
-    if count != len(array):
+    size = len(into)
+    if not size:
+        return
+    here = _Piece(ctypes.addressof(ctypes.c_char.from_buffer(into)), size)
+    there = _Piece(address, size)
+    count = _read(pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
+    if count != size:
         code = ctypes.get_errno() if count < 0 else errno.EFAULT
         raise OSError(code, f"cannot read the memory of process {pid}: {os.strerror(code)}")
 
@@ -85,7 +94,7 @@ class Lending:
         self._tried = True
         found = bytearray(len(self._nonce))
         with suppress(OSError, OverflowError):
-            _read_process(self._theirs[_PID], self._theirs[_ADDRESS], memoryview(found))
+            read_process(self._theirs[_PID], self._theirs[_ADDRESS], memoryview(found))
             if found == self._nonce.tobytes():
                 self._theirs[_IS_READ] = 1
 
@@ -95,7 +104,7 @@ class Lending:
 
     def borrow(self, address: int, into: memoryview) -> None:
         """Copy from the other process's memory. Raises OSError, also when the loan was revoked."""
-        _read_process(self._theirs[_PID], address, into)
+        read_process(self._theirs[_PID], address, into)
         if self._theirs[_REVOKED]:
             raise SharedMemoryError("the other side has given the group up")
 

@@ -51,6 +51,12 @@ _WHOLE: tuple[tuple[str, str, str, Callable[[Stats], float]], ...] = (
         "Bytes passed on for ranks of the same host.",
         lambda s: s.relayed_bytes,
     ),
+    (
+        "shared_bytes_total",
+        "counter",
+        "Bytes taken from the memory of ranks of the same host without messages.",
+        lambda s: s.shared_bytes,
+    ),
 )
 
 

@@ -42,13 +42,17 @@ class RailRecord:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a rank tells the others. `door` is the path of its socket for ranks of the same host."""
+    """What a rank tells the others.
+
+    door: path of its socket for ranks of the same host. commons: name of its memory for these. '': none.
+    """
 
     rank: int
     version: int
     host: str
     pid: int
     door: str
+    commons: str
     rails: tuple[RailRecord, ...]
 
     def to_json(self) -> str:
@@ -78,6 +82,7 @@ def parse_record(data: bytes, rank: int) -> Record:
             str(fields["host"]),
             int(fields["pid"]),
             str(fields["door"]),
+            str(fields["commons"]),
             rails,
         )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
@@ -106,21 +111,11 @@ def begin(store: Store, group: str, rank: int) -> str:
 
 def meet(store: Store, prefix: str, mine: Record, size: int, timeout_s: float) -> Met:
     """Tell the store my record, wait for those of all. Raises RendezvousError naming who is missing."""
-    deadline = time.monotonic() + timeout_s
-    if mine.rank == 0:
+    if mine.rank == 0:  # before its record, so that who has that finds this
         store.set(f"{prefix}/secret", secrets.token_hex(_SECRET_BYTES))
     store.set(f"{prefix}/rank/{mine.rank}", mine.to_json())
     keys = [f"{prefix}/rank/{rank}" for rank in range(size)]
-    for rank, key in enumerate([*keys, f"{prefix}/secret"]):
-        left = max(deadline - time.monotonic(), 0.001)
-        try:
-            store.wait([key], timedelta(seconds=left))
-        except Exception as error:
-            who = f"rank {rank % size}"
-            raise RendezvousError(
-                f"{who} has not appeared in the store within {timeout_s:g} s "
-                f"({type(error).__name__}); is its process running?"
-            ) from error
+    _wait(store, keys, timeout_s)
     records = [parse_record(store.get(key), rank) for rank, key in enumerate(keys)]
     try:
         secret = bytes.fromhex(bytes(store.get(f"{prefix}/secret")).decode("ascii"))
@@ -131,6 +126,31 @@ def meet(store: Store, prefix: str, mine: Record, size: int, timeout_s: float) -
     return Met(prefix, secret, records)
 
 
-def own_record(rank: int, host: str, door: str, rails: list[RailRecord]) -> Record:
+def own_record(rank: int, host: str, door: str, commons: str, rails: list[RailRecord]) -> Record:
     """This process's record."""
-    return Record(rank, VERSION, host, os.getpid(), door, tuple(rails))
+    return Record(rank, VERSION, host, os.getpid(), door, commons, tuple(rails))
+
+
+def agree(store: Store, prefix: str, rank: int, size: int, mine: int, timeout_s: float) -> int:
+    """The least of the numbers that all ranks say, once all have. Raises RendezvousError."""
+    keys = [f"{prefix}/commons/{other}" for other in range(size)]
+    store.set(keys[rank], str(mine))
+    _wait(store, keys, timeout_s)
+    try:
+        return min(int(store.get(key)) for key in keys)
+    except ValueError:
+        raise RendezvousError("what ranks say of shared memory makes no sense") from None
+
+
+def _wait(store: Store, keys: list[str], timeout_s: float) -> None:
+    """Until the store has all keys, of which there is one for each rank first."""
+    deadline = time.monotonic() + timeout_s
+    for rank, key in enumerate(keys):
+        left = max(deadline - time.monotonic(), 0.001)
+        try:
+            store.wait([key], timedelta(seconds=left))
+        except Exception as error:
+            raise RendezvousError(
+                f"rank {rank} has not appeared in the store within {timeout_s:g} s "
+                f"({type(error).__name__}); is its process running?"
+            ) from error

@@ -55,7 +55,11 @@ class RailStats:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """A snapshot of a transport."""
+    """A snapshot of a transport.
+
+    relayed_bytes: passed on for neighbours. shared_bytes: taken from the memory of ranks of this host
+    in operations that need no messages.
+    """
 
     rank: int
     size: int
@@ -63,6 +67,7 @@ class Stats:
     state: str
     detection_bound_s: float
     relayed_bytes: int = 0
+    shared_bytes: int = 0
     rails: list[RailStats] = field(default_factory=list)
     channels: list[ChannelStats] = field(default_factory=list)
     peers: dict[int, PeerStats] = field(default_factory=dict)

@@ -56,6 +56,7 @@ def snapshot(group: Group) -> Stats:
         state="open" if group.error is None else str(group.error),
         detection_bound_s=group.settings.detection_s,
         relayed_bytes=group.relays.passed_bytes,
+        shared_bytes=0 if group.commons is None else group.commons.taken_bytes,
         rails=rails,
         channels=channels,
         peers={rank: replace(peer.stats) for rank, peer in group.peers.items()},

@@ -5,16 +5,26 @@ from __future__ import annotations
 import os
 import time
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from sglb.collective.transport import observe
+from sglb.collective.transport import commons, observe
+from sglb.collective.transport.commons import Late, Round
 from sglb.collective.transport.connections import listen
 from sglb.collective.transport.errors import ClosedError, RendezvousError, TransportError
 from sglb.collective.transport.group import Group
 from sglb.collective.transport.messages import Done, Label, Receive, Transfer
 from sglb.collective.transport.rails import find_rails, same_host_text
-from sglb.collective.transport.rendezvous import RailRecord, Store, begin, meet, own_record
+from sglb.collective.transport.rendezvous import (
+    Met,
+    RailRecord,
+    Store,
+    agree,
+    begin,
+    meet,
+    own_record,
+)
 from sglb.collective.transport.runtime import close_door, open_door
 from sglb.collective.transport.settings import Settings
 from sglb.collective.transport.stats import Stats
@@ -53,6 +63,7 @@ class Transport:
         deadline = time.monotonic() + limit_s
         doors = []
         door = ""
+        own = commons.make(size) if settings.shared_memory else None
         try:
             for rail in rails:
                 doors.append(listen(rail))
@@ -64,8 +75,10 @@ class Transport:
             if settings.shared_memory:
                 door, listening = open_door(settings.runtime_dir)
                 doors.append(listening)
-            mine = own_record(rank, settings.host or same_host_text(), door, records)
+            name = "" if own is None else own.nonce.hex()
+            mine = own_record(rank, settings.host or same_host_text(), door, name, records)
             met = meet(store, prefix, mine, size, limit_s)
+            shared = _share(store, met, own, rank, settings, deadline - time.monotonic())
         except (OSError, TransportError) as error:
             for listening in doors:
                 listening.close()
@@ -73,7 +86,11 @@ class Transport:
             if isinstance(error, TransportError):
                 raise
             raise RendezvousError(f"rank {rank} cannot listen on its rails: {error}") from error
+        finally:
+            if own is not None:
+                commons.unname(own)
         group = Group(rank, size, rails, settings)
+        group.commons = shared
         transport = cls(group, door)
         group.begin(met, doors)
         group.engine.start()
@@ -199,6 +216,26 @@ class Transport:
             return False
         return True
 
+    def round(self, call: commons.Call, look: Callable[[Late], None]) -> Round | None:
+        """This rank's part of a call in memory that all ranks share; None: they do not.
+
+        All ranks make the same calls. `look` is called now and then while the rank waits, with what
+        tells for whom; what it raises ends the round. Raises the group's error.
+        """
+        group = self._group
+        if self._closed:
+            raise ClosedError("the transport is closed")
+        if group.error is not None:
+            raise group.error
+        if group.commons is None:
+            return None
+
+        def look_all(late: Late) -> None:
+            group.look(late)
+            look(late)
+
+        return group.commons.round(call, commons.Watch(group.awaiting, look_all))
+
     def progress(self, timeout_s: float = 0.0) -> None:
         """Drive the transport for a moment; callbacks run here."""
         deadline = time.monotonic() + timeout_s
@@ -234,6 +271,25 @@ class Transport:
         """Counters and state now."""
         with self._engine.lock:
             return snapshot(self._group)
+
+
+def _share(
+    store: Store,
+    met: Met,
+    own: commons.Segment | None,
+    rank: int,
+    settings: Settings,
+    left_s: float,
+) -> commons.Commons | None:
+    """The memory that all ranks share, if they are on one host and all of them can."""
+    names = [record.commons for record in met.records]
+    hosts = {record.host for record in met.records}
+    if own is None or len(hosts) > 1 or not all(names):
+        return None
+    segments, can = commons.attach(own, rank, names)
+    can = min(can, 2 if settings.single_copy else 1)
+    level = agree(store, met.name, rank, len(names), can, left_s)
+    return commons.Commons(rank, segments, lends=level > 1) if level else None
 
 
 def _disown_all() -> None:

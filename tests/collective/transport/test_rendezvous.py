@@ -13,7 +13,7 @@ from sglb.collective.transport import RendezvousError, SettingsError, Transport
 from sglb.collective.transport.rendezvous import RailRecord, own_record, parse_record
 from sglb.collective.transport.wire import VERSION
 
-RECORD = own_record(3, "host", "/run/x.door", [RailRecord("eth0", "10.0.0.1", 1234)])
+RECORD = own_record(3, "host", "/run/x.door", "0a", [RailRecord("eth0", "10.0.0.1", 1234)])
 
 
 def test_records_come_back() -> None:
