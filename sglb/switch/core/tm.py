@@ -17,6 +17,7 @@ from sglb.switch.clock import PS_PER_US
 from sglb.switch.core import buffer, pfc
 from sglb.switch.core import model as m
 from sglb.switch.core.buffer import class_at, group_at, node_at, port_at, queue_at
+from sglb.switch.core.call import bit_length
 from sglb.switch.core.jit import compiled, inlined
 from sglb.switch.core.observe import lost
 from sglb.switch.core.rows import row_free
@@ -138,9 +139,7 @@ def pick(world: World, port: int, now: int) -> int:
     node_record = node_at(world, w[record + m.P_NODE])
     strict = ready & w[node_record + m.N_CLASSES] & _STRICT_MASK
     if strict != 0:
-        cls = m.CLASSES - 1
-        while strict >> cls == 0:
-            cls -= 1
+        cls = bit_length(strict) - 1
     else:
         cls = _round_robin(world, node_record, record, queue_at(world, port, 0), ready)
     queue = queue_at(world, port, cls)
@@ -157,6 +156,8 @@ def pick(world: World, port: int, now: int) -> int:
 def _round_robin(world: World, node_record: int, record: int, queues: int, ready: int) -> int:
     """The class to serve among those ready, none of them strict; its deficit is paid."""
     w, h = world.w, world.h
+    if ready & (ready - 1) == 0:
+        return _alone(world, node_record, record, queues, bit_length(ready) - 1)
     turn = w[record + m.P_ROUND]
     while True:
         for _ in range(m.CLASSES):
@@ -174,6 +175,23 @@ def _round_robin(world: World, node_record: int, record: int, queues: int, ready
                     return cls
             turn = (cls + 1) % m.CLASSES
         _skip_rounds(world, node_record, queues, ready)
+
+
+@inlined
+def _alone(world: World, node_record: int, record: int, queues: int, cls: int) -> int:
+    """The only class that is ready gets as many quanta as its first packet takes, one at least if it
+    was not its turn."""
+    w, h = world.w, world.h
+    queue = queues + cls * m.QUEUE_WORDS
+    quantum = w[class_at(world, node_record, cls) + m.C_QUANTUM]
+    left = w[queue + m.Q_DEFICIT] - h[2 * w[queue + m.Q_HEAD] + m.RH_BYTES]
+    if w[record + m.P_ROUND] != cls | _CREDITED:
+        w[record + m.P_ROUND] = cls | _CREDITED
+        left += quantum
+    if left < 0:
+        left += (quantum - 1 - left) // quantum * quantum
+    w[queue + m.Q_DEFICIT] = left
+    return cls
 
 
 @compiled
