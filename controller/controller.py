@@ -176,6 +176,10 @@ class Controller:
             raise ControllerError("\n".join(failures))
         return found
 
+    def sees(self, state: LinkState) -> None:
+        """Plans for this state of the links from now on; writes nothing."""
+        self._inputs = replace(self._inputs, state=state)
+
     def reconcile(self, switch_id: int) -> Repair:
         """Reads back what the switch holds and repairs only what differs from the plan.
 

@@ -59,7 +59,7 @@ class FabricControl:
         self._allocations = self._allocate()
         self._incarnations = dict.fromkeys(view.services, 1)
         self._controller = Controller(self._inputs(), self._clients)
-        delays = _delays(self._model.control_plane)
+        delays = delays_of(self._model.control_plane)
         self._slow_path = SlowPath(view.topology, view.clock, delays, self, view.log)
         self._prober = Prober(
             view.topology,
@@ -108,7 +108,7 @@ class FabricControl:
         self._controller.restarted(switch_id, self._incarnations[switch_id])
         if switch_id in self._agents:
             self._agents[switch_id].kill()
-        delay_ps = _delays(self._model.control_plane).restore_ps
+        delay_ps = delays_of(self._model.control_plane).restore_ps
         if switch_id in self._refills:
             self._refills[switch_id].cancel()
         self._refills[switch_id] = self._view.clock.call_later(delay_ps, self._refill, switch_id)
@@ -239,7 +239,8 @@ def _depth_unit_bytes(config: SwitchConfig, mtu_bytes: int) -> int:
     return {"bytes": 1, "cells": config.cell_bytes, "packets": mtu_bytes}[config.depth_unit]
 
 
-def _delays(block: ControlPlaneBlock) -> Delays:
+def delays_of(block: ControlPlaneBlock) -> Delays:
+    """The delays of a scenario's slow path."""
     return Delays(
         round(block.failure_detection_ms * PS_PER_MS),
         round(block.reaction_ms * PS_PER_MS),

@@ -9,6 +9,7 @@ import typer
 from sglb.collective.savings import SettingsError
 from sglb.fabric.bounds import BoundError
 from sglb.fabric.control import ControlPlaneNotFoundError
+from sglb.fabric.live.errors import LiveError
 from sglb.fabric.packet_trace import TraceRequestError
 from sglb.fabric.run import UnknownPolicyError
 from sglb.fabric.workers import WorkerError
@@ -34,6 +35,7 @@ _PLACED = (P4Errors, RuntimeFileError, SettingsError, SourceError)
 _PLAIN = (
     BoundError,
     ControlPlaneNotFoundError,
+    LiveError,
     P4RuntimeError,
     PcapError,
     SwitchError,

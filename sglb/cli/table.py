@@ -133,7 +133,7 @@ def _columns(report: RunReport) -> list[_Column]:
     found.append(
         _Column(
             "max\nqueue",
-            lambda p: words.size(p.max_queue_bytes),
+            lambda p: "n/a" if p.max_queue_bytes is None else words.size(p.max_queue_bytes),
             lambda p: p.max_queue_bytes,
             "the deepest that any switch port's queue ever was",
         )

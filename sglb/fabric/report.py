@@ -31,7 +31,7 @@ class SplitReport:
     reaction_us: float
     detected_by: str
     lost_packets: int
-    sent_into_dead_path: int
+    sent_into_dead_path: int | None
     last_switch: str
 
     @classmethod
@@ -125,6 +125,40 @@ class TracedPacket:
 
 
 @dataclass(frozen=True, slots=True)
+class LossWindow:
+    """What a fault cost on a live fabric: packets that were sent then and could not come through.
+
+    `first_us` and `last_us` are when the first and the last of them was sent, after the cut; None
+    without any. `data_lost` counts data packets of the workload, `probes_lost` probes.
+    `step_us` is how far apart probes into the affected paths were: losses shorter than that
+    can be missed, and none is known more exactly.
+    """
+
+    fault: str
+    first_us: float | None
+    last_us: float | None
+    data_lost: int
+    probes_lost: int
+    step_us: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveReport:
+    """What only a run on real packets has to tell.
+
+    `target` ran the switches (`sglb` or `bmv2`), at rates divided by `rate_scale`. `probes` were sent,
+    `probes_lost` never came. `restarts` counts by name processes that ended and were started anew.
+    """
+
+    target: str
+    rate_scale: int
+    probes: int
+    probes_lost: int
+    windows: tuple[LossWindow, ...]
+    restarts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyReport:
     """What one policy did. Times in us from the workload's start, `end_us` from the run's.
 
@@ -134,6 +168,7 @@ class PolicyReport:
     `recovery` is the longest of `recoveries`, None when nothing was cut. `max_queue_at` names switch
     and port. `drops` counts what switches dropped, by reason and control frames included. `control`
     is the control plane's own report. One that was `interrupted` says what had happened by `end_us`.
+    `live` is there for runs on real packets, whose times are real; what they cannot know is None.
     """
 
     policy: str
@@ -142,7 +177,7 @@ class PolicyReport:
     lower_bound_us: float
     ratio: float | None
     lost_packets: int
-    max_queue_bytes: int
+    max_queue_bytes: int | None
     max_queue_at: str
     recovery: SplitReport | None
     recoveries: tuple[RecoveryReport, ...]
@@ -157,6 +192,7 @@ class PolicyReport:
     interrupted: bool = False
     pauses: PauseStats = field(default_factory=PauseStats)
     bus_gbps: float | None = None
+    live: LiveReport | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Literal
 
 from sglb import programs
 from sglb.fabric.advance import Advance
@@ -23,6 +24,8 @@ from sglb.fabric.topology import closest
 from sglb.fabric.workers import JobsInterrupted, run_jobs
 from sglb.p4.compiler import CompiledProgram, compile  # noqa: A004 - the documented name
 
+#: What runs the switches: virtual time, embedded switches on veth, or BMv2 on veth.
+Target = Literal["sim", "live", "bmv2"]
 #: `progress(policy, advance)`: how far one policy's run has come.
 Progress = Callable[[str, Advance], None]
 
@@ -41,6 +44,18 @@ class UnknownPolicyError(ValueError):
     """A policy that the scenario does not compare."""
 
 
+@dataclass(frozen=True, slots=True)
+class LiveOptions:
+    """Options of `on="live"`.
+
+    `rate_scale` goes before the scenario's `live.rate_scale`; `logs` is a folder that gets a folder a
+    policy with the logs of all processes.
+    """
+
+    rate_scale: int | None = None
+    logs: Path | None = None
+
+
 def run(
     scenario: Scenario | str | Path,
     *,
@@ -50,8 +65,14 @@ def run(
     jobs: int | None = None,
     trace: TraceRequest | None = None,
     progress: Progress | None = None,
+    on: Target = "sim",
+    live: LiveOptions = LiveOptions(),
 ) -> RunReport:
-    """Run a scenario under each policy in virtual time and report what happened to the packets.
+    """Run a scenario under each policy and report what happened to the packets.
+
+    `on` is where: `sim` in virtual time, `live` on embedded switches in network namespaces (Linux, root;
+    `live` has options for it). What follows is about `sim`; on others policies run one after the other,
+    and `trace` is not to be had.
 
     `scenario` is a loaded one or a file's path. `policies` are some of the scenario's, all by default.
     `program` is what every switch runs (a path or a compiled program; by default the one that comes
@@ -67,6 +88,8 @@ def run(
     """
     given = scenario if isinstance(scenario, Scenario) else load(scenario)
     chosen = _chosen(given, policies)
+    if on != "sim":
+        return _run_live(given, chosen, _program(program), control_plane, trace, progress, on, live)
     if trace is not None:
         given = _traceable(given)
         trace.check(given)
@@ -80,6 +103,41 @@ def run(
         partial = _report(given, compiled, made[0].bound, stopped.reports)
         raise RunInterrupted(replace(partial, interrupted=True)) from None
     return _report(given, compiled, made[0].bound, reports)
+
+
+def _run_live(
+    scenario: Scenario,
+    policies: list[str],
+    program: CompiledProgram,
+    control_plane: str | ControlPlaneFactory,
+    trace: TraceRequest | None,
+    progress: Progress | None,
+    on: Target,
+    options: LiveOptions,
+) -> RunReport:
+    # Here, as simulated runs need none of it.
+    from sglb.fabric.live.control import load_live_control_plane
+    from sglb.fabric.live.run import LiveJob, run_job
+    from sglb.fabric.live.scaled import default_scale, scaled
+
+    if trace is not None:
+        raise TraceRequestError(f"packets are traced on --on sim, not on --on {on}")
+    if not isinstance(control_plane, str):
+        raise TypeError("a live control plane is known by its name")
+    load_live_control_plane(control_plane)
+    scale = options.rate_scale or scenario.model.live.rate_scale or default_scale(scenario)
+    given = scaled(scenario, scale)
+    transport = transport_config(given)
+    bound = lower_bound(given.topology, given.faults, given.workload, transport, 0)
+    ideal = tuple(ideal_fct_ps(given.topology, given.workload, transport, 0))
+    names = tuple(policies)
+    job = LiveJob(given, names, program, control_plane, bound, ideal, on, options.logs)
+    try:
+        reports = run_job(job, progress)
+    except JobsInterrupted as stopped:
+        partial = _report(given, program, bound, stopped.reports)
+        raise RunInterrupted(replace(partial, interrupted=True)) from None
+    return _report(given, program, bound, reports)
 
 
 def _traceable(scenario: Scenario) -> Scenario:

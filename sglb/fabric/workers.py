@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from finsy.proto import p4i, p4r
 
@@ -98,7 +98,7 @@ class _Crew:
     """Worker processes, each watched by a thread of this process."""
 
     def __init__(self, jobs: Sequence[PolicyJob], progress: Told | None) -> None:
-        self._jobs = [(job.policy, _packed(job)) for job in jobs]
+        self._jobs = [(job.policy, packed(job)) for job in jobs]
         self._progress = progress
         self._lock = threading.Lock()
         self._running: list[subprocess.Popen[bytes]] = []
@@ -206,7 +206,20 @@ def _update(data: bytes) -> p4r.Update:
     return message
 
 
-def _packed(job: PolicyJob) -> bytes:
+class Job(Protocol):
+    """What can be sent to another process."""
+
+    @property
+    def policy(self) -> str:
+        """What to name where it fails."""
+
+    @property
+    def control_plane(self) -> object:
+        """A name or a factory."""
+
+
+def packed(job: Job) -> bytes:
+    """A job as bytes; `WorkerError` when it cannot travel."""
     control = job.control_plane
     buffer = io.BytesIO()
     try:

@@ -87,7 +87,8 @@ class AgentConfig:
 
     `incarnation` (1 to 65535) must be newer than at any earlier start, and what the data plane's
     `switch_info` and `sender` say. `mac` is the source of its frames. `new_data_plane`: the program
-    was loaded just now, so that every vector is neutral.
+    was loaded just now, so that every vector is neutral. `first_seq` is the number before its first
+    message's: an agent that takes another's place in the same incarnation must go on above it.
     """
 
     node: int
@@ -99,6 +100,7 @@ class AgentConfig:
     timers: Timers = field(default_factory=Timers)
     mtu_bytes: int = DEFAULT_MTU_BYTES
     new_data_plane: bool = True
+    first_seq: int = 0
 
     def __post_init__(self) -> None:
         if not 0 < self.node < 1 << 32:

@@ -20,7 +20,7 @@ class Outbox:
         self.now_ps = 0
         self.counters: Counter[Count] = Counter()
         self._effects: list[Effect] = []
-        self._seq = 0
+        self._seq = config.first_seq
 
     def emit(self, effect: Effect) -> None:
         """Adds an effect."""

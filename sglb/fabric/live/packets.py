@@ -29,6 +29,7 @@ _PROMISCUOUS: Final = 1
 _ATTACH_FILTER: Final = 26
 _DETACH_FILTER: Final = 27
 _RCVBUFFORCE: Final = 33
+_TIMESTAMPNS: Final = 35
 _BUFFER_BYTES: Final = 4 << 20
 _PIDFD_GETFD: Final = 438
 _ALL: Final = 0x40000  #: bytes of a frame that a filter lets through
@@ -108,16 +109,16 @@ def open_tap(namespace: Namespace, program: Program) -> socket.socket:
 
     They come with the kernel's time stamp (SO_TIMESTAMPNS).
     """
+    kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
     with namespace.inside():
-        found = socket.socket(
-            socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK, 0
-        )
+        found = socket.socket(socket.AF_PACKET, kind, socket.htons(ETH_P_ALL))
     try:
         filtered(found, program)
         found.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
-        found.setsockopt(socket.SOL_SOCKET, 35, 1)
-        # Protocol numbers are big endian in the kernel.
-        found.bind(("", ETH_P_ALL))
+        found.setsockopt(socket.SOL_SOCKET, _TIMESTAMPNS, 1)
+        with suppress(BlockingIOError):
+            while True:  # what came before the filter
+                found.recv(1)
     except BaseException:
         found.close()
         raise

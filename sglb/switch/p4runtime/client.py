@@ -77,6 +77,7 @@ class InProcessClient:
         self._idle: Callable[[P4IdleTimeoutNotification], None] | None = None
         self._error: Callable[[p4r.StreamError], None] | None = None
         self._arbitration: Callable[[bool], None] | None = None
+        self._vacant: Callable[[], None] | None = None
         self._open = True
         self._stream = service.open_stream(self._received)
         self.ask_primary(election_id)
@@ -108,6 +109,10 @@ class InProcessClient:
     def on_primary(self, callback: Callable[[bool], None]) -> None:
         """`callback(is_primary)` is called when the session gains or loses that."""
         self._arbitration = callback
+
+    def on_vacant(self, callback: Callable[[], None]) -> None:
+        """`callback()` is called when the switch tells that nobody is primary any more."""
+        self._vacant = callback
 
     # --- pipeline ---------------------------------------------------------------------------------
 
@@ -302,6 +307,8 @@ class InProcessClient:
             self.primary_id = U128.decode(update.election_id)
         if self.is_primary != was_primary and self._arbitration is not None:
             self.service.clock.call_later(self._delay_ps, self._arbitration, self.is_primary)
+        if update.status.code == Code.NOT_FOUND and self._vacant is not None:
+            self.service.clock.call_later(self._delay_ps, self._vacant)
 
     def _deliver(self, message: p4r.StreamMessageResponse) -> None:
         if not self._open:

@@ -1,0 +1,1 @@
+"""Agents and controllers as processes over switches that are processes."""

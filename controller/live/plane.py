@@ -1,0 +1,51 @@
+"""The default live control plane: an agent a switch (policy glb), a controller and a standby."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from controller.live.agent import AgentProcess, agent_name
+from controller.live.control import FIRST, ControlProcess
+from controller.timers import timers_of
+from sglb.fabric.live.control import LiveView
+from sglb.fabric.live.processes import ProcessSpec
+from sglb.switch.pktgen import TimerApp
+
+CONTROLLERS = (FIRST, "standby")
+
+
+class LivePlane:
+    """Implements `sglb.fabric.live.control.LiveControlPlane`; see there."""
+
+    told: Sequence[str] = CONTROLLERS
+
+    def __init__(self, view: LiveView) -> None:
+        self._view = view
+        self._switches = view.scenario.topology.switches
+        self._policy = next(p for p in view.scenario.policies if p == view.policy)
+
+    def timers(self, switch_id: int) -> tuple[TimerApp, ...]:
+        """See the protocol."""
+        index = [node.id for node in self._switches].index(switch_id)
+        return timers_of(self._view.scenario.model, self._policy, index, len(self._switches))
+
+    def processes(self) -> list[ProcessSpec]:
+        """Controllers first: agents wait for what these fill in."""
+        found = [
+            ProcessSpec(
+                name, ControlProcess(self._view, name, first=name == CONTROLLERS[0]), restart=True
+            )
+            for name in CONTROLLERS
+        ]
+        if self._policy == "glb":
+            found += [
+                ProcessSpec(agent_name(node.name), AgentProcess(self._view, node.id), restart=True)
+                for node in self._switches
+            ]
+        return found
+
+    @staticmethod
+    def rate_changed(link_id: int, rate_bps: int) -> Mapping[str, Any]:
+        """See the protocol."""
+        return {"rate": [link_id, rate_bps]}

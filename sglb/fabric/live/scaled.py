@@ -1,0 +1,131 @@
+"""A scenario as it can be run in real time on one machine: rates divided, times stretched by one number.
+
+A fabric of 100 Gbit/s does not fit a computer, so every rate is divided by `scale`, and every time that
+goes with rates (start times and delays of flows, faults, the hosts' transport timers, how often quality
+is sampled) is multiplied by it: the same packets meet in the same queues, only slower. Times of the
+control plane and of SyncMesh are no matter of rates and stay as they are, in real time.
+
+Delays of links and pipelines become 0: those of the machine are in their place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from sglb.fabric.engine_limits import only_native
+from sglb.fabric.faults import Fault
+from sglb.fabric.live.errors import LiveError
+from sglb.fabric.roce import wire_bytes
+from sglb.fabric.scenario import Scenario
+from sglb.fabric.schema import ScenarioModel
+from sglb.fabric.topology import Edge, Link, Topology
+
+#: Data packets a second that all hosts together may send: what one process can see to on a busy CPU.
+PACKETS_PER_S: Final = 6_000
+_STEPS: Final = (1, 2, 5)
+_US_PER_S: Final = 1_000_000
+
+
+def default_scale(scenario: Scenario) -> int:
+    """The least of 1, 2, 5, 10, 20.. at which all hosts at full rate send `PACKETS_PER_S` or less."""
+    topology = scenario.topology
+    packet_bits = 8 * wire_bytes(scenario.model.transport.mtu_bytes)
+    senders = {flow.src for flow in scenario.workload.flows}
+    rate_bps = sum(topology.attachment(host).spec.rate_bps for host in senders)
+    needed = rate_bps / packet_bits / PACKETS_PER_S
+    scale, step = 1, 0
+    while scale < needed:
+        step += 1
+        scale = _STEPS[step % 3] * 10 ** (step // 3)
+    return scale
+
+
+def check(scenario: Scenario) -> None:
+    """Raises `LiveError` for what only the simulated fabric has, naming the key."""
+    for path in only_native(scenario.model):
+        key = ".".join(map(str, path))
+        raise LiveError(f"{scenario.file}: {key}: the live fabric does not have that; use --on sim")
+    for fault in scenario.faults:
+        if fault.ber:
+            raise LiveError(
+                f"{scenario.file}: {fault.label}: bit errors are for --on sim; use loss"
+            )
+
+
+def scaled(scenario: Scenario, scale: int) -> Scenario:
+    """The scenario in real time; `model.live.rate_scale` is the scale. Raises as `check`."""
+    check(scenario)
+    topology = _topology(scenario.topology, scale)
+    links = topology.links
+
+    def moved(fault: Fault) -> Fault:
+        return replace(
+            fault,
+            time_ps=fault.time_ps * scale,
+            rate_bps=_divided(fault.rate_bps, scale) if fault.rate_bps else 0,
+            links=tuple(links[link.id] for link in fault.links),
+            edges=tuple(Edge(links[e.link.id], e.src, e.dst) for e in fault.edges),
+        )
+
+    flows = tuple(
+        replace(flow, start_ps=flow.start_ps * scale, delay_ps=flow.delay_ps * scale)
+        for flow in scenario.workload.flows
+    )
+    workload = replace(
+        scenario.workload,
+        flows=flows,
+        lead_ps=scenario.workload.lead_ps * scale,
+        tail_ps=scenario.workload.tail_ps * scale,
+    )
+    losses = tuple(
+        replace(
+            loss,
+            edges=tuple(Edge(links[e.link.id], e.src, e.dst) for e in loss.edges),
+            from_ps=loss.from_ps * scale,
+            to_ps=None if loss.to_ps is None else loss.to_ps * scale,
+        )
+        for loss in scenario.losses
+    )
+    return replace(
+        scenario,
+        model=_model(scenario, scale),
+        topology=topology,
+        workload=workload,
+        faults=tuple(moved(fault) for fault in scenario.faults),
+        losses=losses,
+    )
+
+
+def _divided(rate_bps: int, scale: int) -> int:
+    return max(1, rate_bps // scale)
+
+
+def _topology(topology: Topology, scale: int) -> Topology:
+    def slower(link: Link) -> Link:
+        spec = replace(link.spec, rate_bps=_divided(link.spec.rate_bps, scale), delay_ps=0)
+        return replace(link, spec=spec)
+
+    return Topology(topology.nodes, [slower(link) for link in topology.links])
+
+
+def _model(scenario: Scenario, scale: int) -> ScenarioModel:
+    model, live = scenario.model, scenario.model.live
+    switch = {
+        "pipeline_latency_ns": 0.0,
+        "flowlet_idle_us": model.switch.flowlet_idle_us * scale,
+        "quality_sample_us": live.quality_sample_us,
+    }
+    timers = ("rto_us", "rto_max_us", "reorder_us")
+    transport = {name: getattr(model.transport, name) * scale for name in timers}
+    names = ("hello_us", "hold_us", "full_us", "heartbeat_us", "missed_count", "notify_gap_us")
+    syncmesh = {name: getattr(live, name) for name in names} | {"refresh_us": live.full_us}
+    return model.model_copy(
+        update={
+            "switch": model.switch.model_copy(update=switch),
+            "transport": model.transport.model_copy(update=transport),
+            "syncmesh": model.syncmesh.model_copy(update=syncmesh),
+            "live": live.model_copy(update={"rate_scale": scale}),
+            "stop_us": min(model.stop_us * scale, live.stop_s * _US_PER_S),
+        }
+    )
