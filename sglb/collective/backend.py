@@ -53,6 +53,7 @@ class ReCCL(ProcessGroup):
         global_ranks: Sequence[int] = (),
     ) -> None:
         super().__init__(rank, size)  # type: ignore[call-arg] # only so subclasses are called back
+        self._ranks, self._rank = size, rank  # size() and rank() take a microsecond each
         self._store = store
         self._name = self._description = ""
         self._group = Group(store, rank, size, timeout.total_seconds(), settings, global_ranks)
@@ -91,7 +92,7 @@ class ReCCL(ProcessGroup):
                 tensors,
                 opts,
             )
-        reducer = Reducer(operator, tensor.dtype, self.size())
+        reducer = Reducer(operator, tensor.dtype, self._ranks)
         staged = Staged(operator.scaled(tensor), write=True, target=tensor)
 
         def body(x: algorithms.Exchange) -> None:
@@ -107,7 +108,7 @@ class ReCCL(ProcessGroup):
         opts = opts or AllreduceCoalescedOptions()
         _alike(tensors, "all_reduce_coalesced")
         operator = Operator.of(opts.reduceOp)
-        reducer = Reducer(operator, tensors[0].dtype, self.size())
+        reducer = Reducer(operator, tensors[0].dtype, self._ranks)
         flat = operator.scaled(torch.cat([t.detach().reshape(-1) for t in tensors]))
         staged = Staged(flat, write=True)
         parts = torch.split(flat, [t.numel() for t in tensors])
@@ -128,8 +129,8 @@ class ReCCL(ProcessGroup):
         tensor = _only(tensors, "reduce")
         root = self._rank_of(opts.rootRank, "reduce")
         operator = Operator.of(opts.reduceOp)
-        reducer = Reducer(operator, tensor.dtype, self.size())
-        mine = root == self.rank()
+        reducer = Reducer(operator, tensor.dtype, self._ranks)
+        mine = root == self._rank
         staged = Staged(operator.scaled(tensor), write=mine, target=tensor)
 
         def body(x: algorithms.Exchange) -> None:
@@ -149,7 +150,7 @@ class ReCCL(ProcessGroup):
         output = _only(output_tensors, "reduce_scatter")
         inputs = self._one_each(_only(input_tensors, "reduce_scatter"), "reduce_scatter")
         _alike([output, *inputs], "reduce_scatter")
-        _same_size(output, inputs[self.rank()], "reduce_scatter")
+        _same_size(output, inputs[self._rank], "reduce_scatter")
         operator = Operator.of((opts or ReduceScatterOptions()).reduceOp)
         target = Staged(output, read=False, write=True, apart=overlap([output], inputs))
         sources = [Staged(operator.scaled(one)) for one in inputs]
@@ -201,7 +202,7 @@ class ReCCL(ProcessGroup):
         opts: ReduceScatterOptions | None,
     ) -> CollectiveWork:
         """Sources are one tensor for each rank, or one with equal parts for all."""
-        reducers = [Reducer(operator, output.dtype, self.size()) for output in outputs]
+        reducers = [Reducer(operator, output.dtype, self._ranks) for output in outputs]
 
         def body(x: algorithms.Exchange) -> None:
             for (target, sources), reducer in zip(jobs, reducers, strict=True):
@@ -218,7 +219,7 @@ class ReCCL(ProcessGroup):
         opts = opts or BroadcastOptions()
         tensor = _only(tensors, "broadcast")
         root = self._rank_of(opts.rootRank, "broadcast")
-        mine = root == self.rank()
+        mine = root == self._rank
         staged = Staged(tensor, read=mine, write=not mine)
 
         def body(x: algorithms.Exchange) -> None:
@@ -237,7 +238,7 @@ class ReCCL(ProcessGroup):
         outputs = self._one_each(_only(output_tensors, "all_gather"), "all_gather")
         own = _only(input_tensors, "all_gather")
         _alike([own, *outputs], "all_gather")
-        _same_size(own, outputs[self.rank()], "all_gather")
+        _same_size(own, outputs[self._rank], "all_gather")
         return self._all_gather("all_gather", [(outputs, own)], outputs, opts)
 
     def all_gather_single(
@@ -263,7 +264,7 @@ class ReCCL(ProcessGroup):
         jobs = []
         for own, *outputs in zip(input_tensors, *lists, strict=True):
             _alike([own, *outputs], kind)
-            _same_size(own, outputs[self.rank()], kind)
+            _same_size(own, outputs[self._rank], kind)
             jobs.append((outputs, own))
         return self._all_gather(kind, jobs, [one for row in lists for one in row], opts)
 
@@ -311,9 +312,9 @@ class ReCCL(ProcessGroup):
         """Whether a rank's own part of the outputs is what it sends."""
         if not own.is_contiguous() or not all(one.is_contiguous() for one in into):
             return False
-        if len(into) == self.size():
-            return own.data_ptr() == into[self.rank()].data_ptr()
-        return own.data_ptr() == into[0].data_ptr() + self.rank() * own.numel() * own.itemsize
+        if len(into) == self._ranks:
+            return own.data_ptr() == into[self._rank].data_ptr()
+        return own.data_ptr() == into[0].data_ptr() + self._rank * own.numel() * own.itemsize
 
     def gather(
         self,
@@ -326,7 +327,7 @@ class ReCCL(ProcessGroup):
         own = _only(input_tensors, "gather")
         root = self._rank_of(opts.rootRank, "gather")
         outputs: Tensors = []
-        if root == self.rank():
+        if root == self._rank:
             outputs = self._one_each(_only(output_tensors, "gather"), "gather")
             _all_same([own, *outputs], "gather")
         elif output_tensors:
@@ -352,7 +353,7 @@ class ReCCL(ProcessGroup):
         output = _only(output_tensors, "scatter")
         root = self._rank_of(opts.rootRank, "scatter")
         inputs: Tensors = []
-        if root == self.rank():
+        if root == self._rank:
             inputs = self._one_each(_only(input_tensors, "scatter"), "scatter")
             _all_same([output, *inputs], "scatter")
         elif input_tensors:
@@ -377,7 +378,7 @@ class ReCCL(ProcessGroup):
         outputs = self._one_each(output_tensors, "all_to_all")
         inputs = self._one_each(input_tensors, "all_to_all")
         _alike([*outputs, *inputs], "all_to_all")
-        _same_size(outputs[self.rank()], inputs[self.rank()], "all_to_all")
+        _same_size(outputs[self._rank], inputs[self._rank], "all_to_all")
         shared = overlap(outputs, inputs)
         sources = [Staged(one, apart=shared) for one in inputs]
         targets = [Staged(output, read=False, write=True) for output in outputs]
@@ -403,7 +404,7 @@ class ReCCL(ProcessGroup):
         _alike([output_tensor, input_tensor], kind)
         into = self._part_bytes(output_tensor, output_split_sizes, kind)
         parts = self._part_bytes(input_tensor, input_split_sizes, kind)
-        if into[self.rank()] != parts[self.rank()]:
+        if into[self._rank] != parts[self._rank]:
             raise ValueError(f"{kind}: this rank's own parts have different sizes")
         source = Staged(input_tensor, apart=overlap([output_tensor], [input_tensor]))
         target = Staged(output_tensor, read=False, write=True)
@@ -453,7 +454,7 @@ class ReCCL(ProcessGroup):
         """A barrier whose error names the ranks that did not come: the first one, or all."""
         limit_s = self._group.timeout_s if timeout is None else timeout.total_seconds()
         # Rank 0 says who is missing; others leave it the time to.
-        own_limit_s = limit_s if self.rank() == 0 else limit_s * 1.5 + 1
+        own_limit_s = limit_s if self._rank == 0 else limit_s * 1.5 + 1
 
         def body(x: algorithms.Exchange) -> None:
             if x.rank == 0:
@@ -476,7 +477,7 @@ class ReCCL(ProcessGroup):
 
     def abort(self) -> None:
         """Ends the group: operations under way, and later ones, fail on every rank."""
-        self._group.abort(f"abort() was called on rank {self.rank()}")
+        self._group.abort(f"abort() was called on rank {self._rank}")
 
     def shutdown(self) -> None:
         """Lets asynchronous operations finish and closes the connections."""
@@ -503,27 +504,27 @@ class ReCCL(ProcessGroup):
     # Arguments.
 
     def _rank_of(self, rank: int, kind: str) -> int:
-        if not 0 <= rank < self.size():
-            raise ValueError(f"{kind}: rank {rank} is none of 0 to {self.size() - 1}")
+        if not 0 <= rank < self._ranks:
+            raise ValueError(f"{kind}: rank {rank} is none of 0 to {self._ranks - 1}")
         return rank
 
     def _other_rank(self, rank: int, kind: str) -> int:
-        if rank == self.rank():
+        if rank == self._rank:
             raise ValueError(f"{kind}: rank {rank} is this rank itself")
         return self._rank_of(rank, kind)
 
     def _one_each(self, items: Sequence[Any], kind: str) -> list[Any]:
-        if len(items) != self.size():
+        if len(items) != self._ranks:
             raise ValueError(
-                f"{kind}: {len(items)} tensors for {self.size()} ranks; give one for each"
+                f"{kind}: {len(items)} tensors for {self._ranks} ranks; give one for each"
             )
         return list(items)
 
     def _check_parts(self, whole: torch.Tensor, part: torch.Tensor, kind: str) -> None:
         _alike([whole, part], kind)
-        if whole.numel() != part.numel() * self.size():
+        if whole.numel() != part.numel() * self._ranks:
             raise ValueError(
-                f"{kind}: a tensor of {whole.numel()} elements is not {self.size()} times one of "
+                f"{kind}: a tensor of {whole.numel()} elements is not {self._ranks} times one of "
                 f"{part.numel()}"
             )
 
@@ -533,9 +534,9 @@ class ReCCL(ProcessGroup):
         """Bytes of each rank's part along the first dimension."""
         rows = tensor.shape[0] if tensor.dim() else 1
         if not sizes:
-            if rows % self.size():
-                raise ValueError(f"{kind}: {rows} rows do not split into {self.size()} equal parts")
-            sizes = [rows // self.size()] * self.size()
+            if rows % self._ranks:
+                raise ValueError(f"{kind}: {rows} rows do not split into {self._ranks} equal parts")
+            return [tensor.numel() * tensor.itemsize // self._ranks] * self._ranks
         self._one_each(sizes, f"{kind} split sizes")
         if sum(sizes) != rows or min(sizes) < 0:
             raise ValueError(f"{kind}: split sizes {list(sizes)} do not add up to {rows} rows")

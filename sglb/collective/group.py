@@ -57,7 +57,7 @@ class Group:
             )
         except TransportError as error:
             raise CollectiveError(f"reccl, {self._name} of {size}: {error}") from error
-        self._board = Board(store, rank, size)
+        self._board = Board(store, self.transport.place, rank, size)
         self._scratch = Scratch(_KEPT_SCRATCH_BYTES)
         self.number = 0  #: of the operation that was called last
         self._numbering = threading.Lock()

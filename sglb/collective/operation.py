@@ -37,12 +37,13 @@ def call_of(kind: str, dtype: object, sizes: tuple[int, ...], detail: str = "") 
 class Board:
     """Where ranks that are stuck say in what, so that an error can name who is elsewhere, or missing.
 
-    One key for each rank in the group's store. The store is asked only when something is wrong; where it
-    cannot be reached, nothing is known.
+    One key for each rank in the group's store, under `place`, which no other group there has. The store
+    is asked only when something is wrong; where it cannot be reached, nothing is known.
     """
 
-    def __init__(self, store: Store, rank: int, size: int) -> None:
+    def __init__(self, store: Store, place: str, rank: int, size: int) -> None:
         self._store = store
+        self._place = place
         self._rank = rank
         self._size = size
 
@@ -67,9 +68,8 @@ class Board:
                 continue
         return said
 
-    @staticmethod
-    def _key(rank: int) -> str:
-        return f"reccl/stuck/{rank}"
+    def _key(self, rank: int) -> str:
+        return f"{self._place}/stuck/{rank}"
 
 
 class Scratch:

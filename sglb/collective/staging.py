@@ -23,7 +23,7 @@ class Staged:
 
     read: they hold its content; write: `back` stores what they have become, in `target` where that is
     another tensor. apart: never the tensor's own memory, where that is another argument's as well.
-    Raises ValueError for a sparse tensor.
+    Raises ValueError for a sparse tensor, and for one to write whose elements share memory.
     """
 
     __slots__ = ("_host", "_stream", "_target", "view")
@@ -53,6 +53,10 @@ class Staged:
         origin = tensor if target is None else target
         own = host is plain and origin is tensor
         self._target = origin.detach() if write and not own else None
+        if self._target is not None and _is_expanded(self._target):
+            raise ValueError(
+                "reccl cannot write to an expanded tensor, whose elements share memory; clone() it"
+            )
         self.view = bytes_of(host)
 
     def back(self) -> None:
@@ -65,6 +69,10 @@ class Staged:
         with self._stream:
             self._target.copy_(self._host, non_blocking=True)
         self._stream.synchronize()  # the pinned memory must outlive the copy
+
+
+def _is_expanded(tensor: torch.Tensor) -> bool:
+    return any(s == 0 < n - 1 for n, s in zip(tensor.shape, tensor.stride(), strict=True))
 
 
 def bytes_of(tensor: torch.Tensor) -> memoryview:

@@ -416,3 +416,54 @@ def test_tensors_of_an_accelerator_are_staged() -> None:
         assert [one.tolist() for one in outputs] == [[0.0] * 3, [1.0] * 3]
 
     run(2, body)
+
+
+def test_a_tensor_whose_elements_share_memory_is_refused_before_anything_is_sent() -> None:
+    def body(group: ReCCL) -> None:
+        with pytest.raises(ValueError, match="expanded tensor"):
+            group.allreduce([torch.zeros(1).expand(4)])
+        tensor = torch.ones(1).expand(4)
+        if group.rank() == 0:
+            group.broadcast([tensor]).wait()  # it is only read
+        else:
+            found = torch.zeros(4)
+            group.broadcast([found]).wait()
+            assert found.tolist() == [1.0] * 4
+
+    run(2, body)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_shared_memory_changes_no_bit(size: int) -> None:
+    """Operations in shared memory, in part or not at all: the same order of additions."""
+    every = {
+        n: [torch.randn(n, generator=torch.Generator().manual_seed(r)) for r in range(size)]
+        for n in (5, 20_000, 60_000, 700_001)
+    }
+
+    def body(group: ReCCL) -> list[torch.Tensor]:
+        found = []
+        for n, inputs in every.items():
+            for op in ("SUM", "AVG", "MAX"):
+                mine = inputs[group.rank()].clone()
+                group.allreduce([mine], _sync(AllreduceOptions, reduceOp=getattr(ReduceOp, op)))
+                found.append(mine)
+            whole = torch.cat([inputs[group.rank()][: n // size]] * size)
+            part = torch.empty(n // size)
+            group.reduce_scatter_single(part, whole).wait()
+            gathered = torch.empty(n // size * size)
+            group.all_gather_single(gathered, part).wait()
+            turned = torch.empty_like(gathered)
+            group.all_to_all_single(turned, gathered).wait()
+            found += [part, gathered, turned]
+        return found
+
+    ways = [
+        run(size, body),
+        run(size, body, single_copy=False),
+        run(size, body, shared_memory=False),
+    ]
+    for first, *others in zip(*ways, strict=True):
+        for other in others:
+            for a, b in zip(first, other, strict=True):
+                assert torch.equal(a, b)

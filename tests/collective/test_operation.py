@@ -14,19 +14,20 @@ from sglb.collective.operation import Board, Scratch, call_of
 def test_ranks_read_what_others_are_stuck_in() -> None:
     store = HashStore()
     store.set_timeout(timedelta(seconds=5))
-    boards = [Board(store, rank, 3) for rank in range(3)]
+    boards = [Board(store, "g/1", rank, 3) for rank in range(3)]
     call = call_of("all_reduce", "torch.float32", (4, 5), "SUM of all")
     boards[1].announce(7, call)
     assert boards[0].read() == boards[2].read() == {1: (7, call)}
     assert boards[1].read() == {}
+    assert Board(store, "g/2", 0, 3).read() == {}, "of a group that was there before"
     assert call.text == "all_reduce float32[4,5] SUM of all"
 
 
 @given(st.binary(max_size=40) | st.text(max_size=40).map(str.encode))
 def test_whatever_stands_in_the_store_is_read_or_passed_over(data: bytes) -> None:
     store = HashStore()
-    store.set("reccl/stuck/1", data)
-    found = Board(store, 0, 2).read()
+    store.set("g/1/stuck/1", data)
+    found = Board(store, "g/1", 0, 2).read()
     assert found == {} or (list(found) == [1] and isinstance(found[1][0], int))
 
 

@@ -11,16 +11,12 @@ Whether all of them can do so is found out once, together, when the group is mad
 
 from __future__ import annotations
 
-import ctypes
-import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
-
-import numpy as np
 
 from sglb.collective.transport.errors import (
     AbortedError,
@@ -29,106 +25,22 @@ from sglb.collective.transport.errors import (
     WireError,
 )
 from sglb.collective.transport.lending import read_process
-from sglb.collective.transport.memory import SharedMemoryError, discard, make_file, open_file
+from sglb.collective.transport.segment import (
+    COPIED_BYTES,
+    FIRST_TEXT_WORD,
+    SLOTS,
+    TEXT_WORDS,
+    Segment,
+    SlotWord,
+    Word,
+    address_of,
+)
 
-_log = logging.getLogger("sglb.collective")
-
-#: Up to so many ranks: each looks at the words of all others.
-MAX_RANKS = 8
-#: What a rank lays out as a copy, for all others together.
-COPIED_BYTES = 128 << 10
-#: Operations that may be under way at the same time.
-_SLOTS = 4
-#: So long a rank looks before it sleeps, and so long it sleeps before it looks whether all is well.
+#: So long a rank looks before it sleeps.
 _LOOK_S = 100e-6
-_NAP_NS = 10_000_000
 #: One reading of another rank's memory: a moment's work, so that an end of the group is noticed.
 _PIECE_BYTES = 8 << 20
-
 _STEP_BITS = 20
-#: Threads of a rank that are woken at once; each looks by itself soon anyway.
-_MOST_SLEEPERS = 64
-
-# Words of a page: 64-bit numbers in the machine's order.
-_PAGE_BYTES = 4096
-_REVOKED, _SLEEPERS, _PID, _ADDRESS, _BELL = range(5)  # the bell is a semaphore of up to 4 words
-_FIRST_SLOT = 16
-_POSTED, _FINGERPRINT, _PROGRESS, _FINISHED, _LENT, _PARTS = range(6)
-_TEXT_WORDS = 24
-_SLOT_WORDS = 8 + 2 * MAX_RANKS + _TEXT_WORDS
-
-
-class _Time(ctypes.Structure):
-    """`struct timespec`."""
-
-    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
-
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_sem_post, _sem_timedwait = _libc.sem_post, _libc.sem_timedwait
-_sem_post.argtypes = (ctypes.c_void_p,)
-_sem_timedwait.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
-_libc.sem_init.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_uint)
-
-
-def _address(view: memoryview) -> int:
-    if view.readonly:
-        return int(np.frombuffer(view, np.uint8).ctypes.data)
-    return ctypes.addressof(ctypes.c_char.from_buffer(view))
-
-
-def _file_bytes() -> int:
-    return _PAGE_BYTES + _SLOTS * COPIED_BYTES
-
-
-class Segment:
-    """The memory of one rank: its words, its bell and its slots."""
-
-    def __init__(self, nonce: bytes, *, own: bool) -> None:
-        """`own`: make it, else open it by its name. Raises OSError."""
-        file = make_file(nonce, _file_bytes()) if own else open_file(nonce, keep=True)
-        if len(file) != _file_bytes():
-            raise SharedMemoryError(f"shared memory of {len(file)} bytes")
-        self.nonce = nonce
-        self._memory = memoryview(file)
-        self.words = self._memory[:_PAGE_BYTES].cast("Q")
-        self._bell = _address(self._memory) + 8 * _BELL
-        if own:
-            if _libc.sem_init(self._bell, 1, 0):
-                raise OSError(ctypes.get_errno(), "sem_init")
-            self._proof = np.frombuffer(nonce, np.uint8)
-            self.words[_PID] = os.getpid()
-            self.words[_ADDRESS] = self._proof.ctypes.data
-
-    def slot(self, number: int) -> memoryview:
-        """The words of a slot."""
-        start = _FIRST_SLOT + number * _SLOT_WORDS
-        return self.words[start : start + _SLOT_WORDS]
-
-    def data(self, number: int) -> memoryview:
-        """The bytes of a slot."""
-        start = _PAGE_BYTES + number * COPIED_BYTES
-        return self._memory[start : start + COPIED_BYTES]
-
-    def is_readable(self) -> bool:
-        """Whether this process can read the memory of the one that made it."""
-        found = bytearray(len(self.nonce))
-        try:
-            read_process(self.words[_PID], self.words[_ADDRESS], memoryview(found))
-        except (OSError, OverflowError):
-            return False
-        return found == self.nonce
-
-    def ring(self) -> None:
-        """Wake those of its rank that sleep."""
-        for _ in range(min(self.words[_SLEEPERS], _MOST_SLEEPERS)):
-            _sem_post(self._bell)
-
-    def nap(self) -> None:
-        """Sleep until the bell is rung, or for a moment."""
-        until = time.time_ns() + _NAP_NS
-        limit = _Time(until // 1_000_000_000, until % 1_000_000_000)
-        _sem_timedwait(self._bell, ctypes.byref(limit))
 
 
 class Call(NamedTuple):
@@ -168,10 +80,11 @@ class Commons:
         self.taken_bytes = 0
         self.others = [(rank + step) % self.size for step in range(1, self.size)]
         self._segments = segments
-        self._pids = [segment.words[_PID] for segment in segments]
-        self._words = [[s.slot(number) for s in segments] for number in range(_SLOTS)]
-        self._data = [[s.data(number) for s in segments] for number in range(_SLOTS)]
-        self._last = [0] * _SLOTS  # keys of the calls that used them last
+        self._pids = [segment.words[Word.PID] for segment in segments]
+        self._words = [[s.slot(number) for s in segments] for number in range(SLOTS)]
+        self._data = [[s.data(number) for s in segments] for number in range(SLOTS)]
+        self._last = [0] * SLOTS  # keys of the calls that used them last
+        self._told = [""] * SLOTS
         self._sleeping = threading.Lock()
 
     def round(self, call: Call, watch: Watch) -> Round:
@@ -180,21 +93,32 @@ class Commons:
 
     def revoke(self) -> None:
         """The group is given up: what this rank has lent must not be used any more."""
-        self._segments[self.rank].words[_REVOKED] = 1
+        self._segments[self.rank].words[Word.REVOKED] = 1
 
     def revoked(self, rank: int) -> bool:
         """Whether a rank has done so."""
-        return bool(self._segments[rank].words[_REVOKED])
+        return bool(self._segments[rank].words[Word.REVOKED])
 
     def slot(self, call: Call) -> tuple[list[memoryview], list[memoryview]]:
         """Words and bytes, by rank, of an operation's slot."""
-        return self._words[call.number % _SLOTS], self._data[call.number % _SLOTS]
+        return self._words[call.number % SLOTS], self._data[call.number % SLOTS]
 
     def use(self, call: Call) -> int:
         """The key of the call before this one in its slot, which is this one's from now on."""
-        number = call.number % _SLOTS
+        number = call.number % SLOTS
         last, self._last[number] = self._last[number], call.key
         return last
+
+    def tell(self, call: Call) -> None:
+        """Write into its slot what a call is, unless that stands there from another one."""
+        number = call.number % SLOTS
+        if self._told[number] == call.text:
+            return
+        self._told[number] = call.text
+        words = self._words[number][self.rank]
+        text = call.text.encode()[: 8 * TEXT_WORDS]
+        words[FIRST_TEXT_WORD:].cast("B")[: len(text)] = text
+        words[SlotWord.TEXT_BYTES] = len(text)
 
     def read(self, rank: int, address: int, into: memoryview) -> None:
         """Copy from a rank's memory. Raises OSError."""
@@ -205,7 +129,7 @@ class Commons:
         full_fence(fence)
         for rank in self.others:
             segment = self._segments[rank]
-            if segment.words[_SLEEPERS]:
+            if segment.words[Word.SLEEPERS]:
                 segment.ring()
 
     def wait(self, late: Late, watch: Watch, fence: threading.Lock) -> None:
@@ -232,12 +156,12 @@ class Commons:
         """Others see that the bell has to be rung."""
         segment = self._segments[self.rank]
         with self._sleeping:
-            segment.words[_SLEEPERS] += 1
+            segment.words[Word.SLEEPERS] += 1
         try:
             yield segment
         finally:
             with self._sleeping:
-                segment.words[_SLEEPERS] -= 1
+                segment.words[Word.SLEEPERS] -= 1
 
 
 def full_fence(held: threading.Lock) -> None:
@@ -279,29 +203,26 @@ class Round:
         words, data = self._words[commons.rank], self._data[commons.rank]
         last = commons.use(self._call)
         if last:
-            self._until(_FINISHED, last, commons.others)
+            self._until(SlotWord.FINISHED, last, commons.others)
         self._lent = not self.copies(sum(map(len, parts)))
         self._held = parts
         at = 0
         for index, part in enumerate(parts):
             size = len(part)
-            words[_PARTS + 2 + 2 * index] = size
+            words[SlotWord.FIRST_PART + 2 * index] = size
             if self._lent:
-                words[_PARTS + 3 + 2 * index] = _address(part) if size else 0
+                words[SlotWord.FIRST_PART + 1 + 2 * index] = address_of(part) if size else 0
             else:
                 data[at : at + size] = part
-                words[_PARTS + 3 + 2 * index] = at
+                words[SlotWord.FIRST_PART + 1 + 2 * index] = at
                 at += size
-        words[_PARTS] = len(parts)
-        words[_LENT] = self._lent
-        words[_FINGERPRINT] = self._call.fingerprint
-        words[_PROGRESS] = 0
-        text = self._call.text.encode()[: 8 * _TEXT_WORDS]
-        place = words[_SLOT_WORDS - _TEXT_WORDS :].cast("B")
-        place[: len(text)] = text
-        words[_PARTS + 1] = len(text)
+        words[SlotWord.PARTS] = len(parts)
+        words[SlotWord.LENT] = self._lent
+        words[SlotWord.FINGERPRINT] = self._call.fingerprint
+        words[SlotWord.PROGRESS] = 0
+        commons.tell(self._call)
         full_fence(self._fence)
-        words[_POSTED] = key
+        words[SlotWord.POSTED] = key
         commons.ring(self._fence)
 
     def posted(self, ranks: Sequence[int] | None = None) -> None:
@@ -309,9 +230,9 @@ class Round:
         key = self._key
         for rank in self._commons.others if ranks is None else ranks:
             theirs = self._words[rank]
-            if theirs[_POSTED] < key:
-                self._until(_POSTED, key, [rank])
-            if theirs[_FINGERPRINT] != self._call.fingerprint:
+            if theirs[SlotWord.POSTED] < key:
+                self._until(SlotWord.POSTED, key, [rank])
+            if theirs[SlotWord.FINGERPRINT] != self._call.fingerprint:
                 raise MismatchError(
                     f"operations differ: rank {self._commons.rank} is in {self._call.text}, "
                     f"rank {rank} in {self._text(rank)}"
@@ -319,28 +240,30 @@ class Round:
 
     def _text(self, rank: int) -> str:
         words = self._words[rank]
-        place = words[_SLOT_WORDS - _TEXT_WORDS :].cast("B")
-        return bytes(place[: min(words[_PARTS + 1], len(place))]).decode("utf-8", "replace")
+        place = words[FIRST_TEXT_WORD:].cast("B")
+        return bytes(place[: min(words[SlotWord.TEXT_BYTES], len(place))]).decode(
+            "utf-8", "replace"
+        )
 
     def _part(self, rank: int, size: int) -> int:
         """Where a rank's part for this one is; it has to have this size."""
         words = self._words[rank]
-        index = self._commons.rank if words[_PARTS] > 1 else 0
-        found = words[_PARTS + 2 + 2 * index] if words[_PARTS] else 0
+        index = self._commons.rank if words[SlotWord.PARTS] > 1 else 0
+        found = words[SlotWord.FIRST_PART + 2 * index] if words[SlotWord.PARTS] else 0
         if found != size:
             raise MismatchError(
                 f"sizes differ: rank {rank} has {found} bytes ({self._text(rank)}) for rank "
                 f"{self._commons.rank}, which expects {size} bytes ({self._call.text})"
             )
-        where = words[_PARTS + 3 + 2 * index]
-        if not words[_LENT] and where + size > COPIED_BYTES:
+        where = words[SlotWord.FIRST_PART + 1 + 2 * index]
+        if not words[SlotWord.LENT] and where + size > COPIED_BYTES:
             raise WireError(f"rank {rank} says that {size} bytes lie at {where} of {COPIED_BYTES}")
         return where
 
     def view(self, rank: int, size: int) -> memoryview | None:
         """A rank's part for this one, to be read only, where it lies as a copy; None: it is lent."""
         at = self._part(rank, size)
-        if self._words[rank][_LENT]:
+        if self._words[rank][SlotWord.LENT]:
             return None
         self._commons.taken_bytes += size
         return self._data[rank][at : at + size]
@@ -350,7 +273,7 @@ class Round:
         start = self._part(rank, len(into) if size is None else size) + at
         commons = self._commons
         commons.taken_bytes += len(into)
-        if not self._words[rank][_LENT]:
+        if not self._words[rank][SlotWord.LENT]:
             into[:] = self._data[rank][start : start + len(into)]
             return
         for low in range(0, len(into), _PIECE_BYTES):
@@ -375,20 +298,20 @@ class Round:
     def advance(self) -> None:
         """Say that this rank has come one step further."""
         full_fence(self._fence)
-        self._words[self._commons.rank][_PROGRESS] += 1
+        self._words[self._commons.rank][SlotWord.PROGRESS] += 1
         self._commons.ring(self._fence)
 
     def advanced(self, rank: int) -> None:
         """Wait until a rank has said so."""
-        self._until(_PROGRESS, 1, [rank])
+        self._until(SlotWord.PROGRESS, 1, [rank])
 
     def finish(self) -> None:
         """Nothing more is taken here; wait until nobody needs what this rank has lent."""
         full_fence(self._fence)
-        self._words[self._commons.rank][_FINISHED] = self._key
+        self._words[self._commons.rank][SlotWord.FINISHED] = self._key
         self._commons.ring(self._fence)
         if self._lent:
-            self._until(_FINISHED, self._key, self._commons.others)
+            self._until(SlotWord.FINISHED, self._key, self._commons.others)
 
     def _until(self, word: int, value: int, ranks: Sequence[int]) -> None:
         """Until a word of these ranks has become so large; they only grow during an operation."""
@@ -396,29 +319,3 @@ class Round:
         self._commons.wait(
             lambda: [rank for rank in ranks if words[rank][word] < value], self._watch, self._fence
         )
-
-
-def make(size: int) -> Segment | None:
-    """This rank's memory, before the ranks have met; None for numbers of ranks that have none."""
-    if not 1 < size <= MAX_RANKS:
-        return None
-    try:
-        return Segment(os.urandom(16), own=True)
-    except OSError as error:
-        _log.info("no memory to share with ranks of this host: %s", error)
-        return None
-
-
-def attach(own: Segment, rank: int, names: Sequence[str]) -> tuple[list[Segment], int]:
-    """All ranks' memory by their names, and 0 if it cannot be had, 1 if it can, 2 if all lend too."""
-    try:
-        nonces = [bytes.fromhex(name) for name in names]
-        found = [own if r == rank else Segment(n, own=False) for r, n in enumerate(nonces)]
-    except (OSError, ValueError):
-        return [], 0
-    return found, 1 + all(segment.is_readable() for segment in found)
-
-
-def unname(own: Segment) -> None:
-    """All that have to have opened it, have."""
-    discard(own.nonce)

@@ -11,6 +11,7 @@ import errno
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sglb.collective.transport.channel import Channel
@@ -34,8 +35,6 @@ from sglb.collective.transport.wire import (
 if TYPE_CHECKING:
     from sglb.collective.transport.group import Group
 
-#: What a port, or a door, of a process that has ended answers.
-_CLOSED = (ConnectionRefusedError, FileNotFoundError)
 #: Attempts over shared memory after which ranks of one host try their rails.
 _MEMORY_ATTEMPTS = 2
 
@@ -131,8 +130,9 @@ class Dialing:
         self._next_probe[rank] = now + group.settings.retry_s
         try:
             if group.places.shares_memory(rank):
-                knock(self._met.records[rank].door).close()
-                return
+                with suppress(FileNotFoundError):  # its rails tell whether it has ended
+                    knock(self._met.records[rank].door).close()
+                    return
             own, remote = group.places.pairs_to(rank)[0]
             sock = self._connect(rank, own, remote)
         except OSError as error:
@@ -148,7 +148,7 @@ class Dialing:
         )
 
     def _probed(self, rank: int, error: Exception) -> None:
-        if isinstance(error, _CLOSED):
+        if isinstance(error, ConnectionRefusedError):
             self._group.refused(rank)
 
     def direct(self, rank: int) -> bool:
@@ -365,7 +365,10 @@ class Dialing:
                 f"{name} to rank {slot.peer}: attempt {slot.attempts}: {slot.last_error}"
             )
         slot.comeback.failed(time.monotonic())
-        if isinstance(error, _CLOSED) and slot.via is None:
+        if isinstance(error, FileNotFoundError):
+            # No door: the process has ended, or has a file system of its own. Its rails will tell.
+            slot.attempts = max(slot.attempts, _MEMORY_ATTEMPTS)
+        if isinstance(error, ConnectionRefusedError) and slot.via is None:
             self._group.refused(slot.peer)
 
     def forgive(self, late: float) -> None:

@@ -100,7 +100,8 @@ class Engine:
     def close(self) -> None:
         """Give the loop's descriptors back; after `stop`, when nobody drives any more."""
         self._epoll.close()
-        os.close(self._kick)
+        kick, self._kick = self._kick, -1  # a late `kick` must not write to another's descriptor
+        os.close(kick)
 
     def watch(self, fd: int, handler: Callable[[int], None], *, writing: bool = True) -> None:
         """Call the handler, under the lock, with each change of readiness (edge-triggered)."""

@@ -10,8 +10,8 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from sglb.collective.transport.channel import Channel
@@ -37,7 +37,7 @@ from sglb.collective.transport.errors import (
 )
 from sglb.collective.transport.handshake import Incoming, group_id
 from sglb.collective.transport.health import Health
-from sglb.collective.transport.lending import Lending
+from sglb.collective.transport.lending import BorrowError, Lending
 from sglb.collective.transport.matching import Matching
 from sglb.collective.transport.memory import MemoryStream
 from sglb.collective.transport.messages import Transfer
@@ -228,7 +228,7 @@ class Group:
         slot.channel = channel
         slot.attempts = 0
         watch_link(self.engine, link, partial(self._on_channel, channel))
-        self._fit(channel, link, lending)
+        self._fit(channel, link, lending, peer.borrows)
         self._touched[peer.rank] = peer
         if slot.comeback.faults or slot.via is not None:
             self.tell(
@@ -236,7 +236,7 @@ class Group:
                 + ("in use" if channel.up else f"on probation {slot.comeback.probation_s():g} s")
             )
 
-    def _fit(self, channel: Channel, link: Link, lending: Lending | None) -> None:
+    def _fit(self, channel: Channel, link: Link, lending: Lending | None, borrows: bool) -> None:
         """What is particular to each kind of connection."""
         if isinstance(link, MemoryStream):
             self._memory = [m for m in self._memory if m[0].open] + [(channel, link)]
@@ -245,6 +245,8 @@ class Group:
             if lending is not None and self.settings.single_copy:
                 channel.lender = lending
                 self._lendings = [m for m in self._lendings if m[0].open] + [(channel, lending)]
+                if not borrows:
+                    lending.refuse()
                 lending.try_reading()
         else:
             channel.pace = Pace(link, self.settings.unsent_bytes)
@@ -327,6 +329,11 @@ class Group:
             channel.read(_READ_BYTES)
         except EOFError:
             self.drop(channel, "the peer closed the connection")
+        except BorrowError as error:
+            peer = channel.host
+            assert isinstance(peer, Peer)
+            peer.borrows = False  # what is sent again must not be lent again
+            self.drop(channel, str(error))
         except OSError as error:
             self.drop(channel, error.strerror or str(error))
         except WireError as error:
@@ -350,7 +357,7 @@ class Group:
                 if channel.owes_ack():
                     channel.ack_now = True
             if busy and not peer.channels and (peer.gone is None or peer.wanted()):
-                self._judge(peer, now)
+                self.judge(peer, now)
             peer.pump()
         self._doors.expire(now)
         for channel, lending in self._lendings:
@@ -370,7 +377,7 @@ class Group:
             if peer.cut_since is not None:
                 peer.cut_since += late
 
-    def _judge(self, peer: Peer, now: float) -> None:
+    def judge(self, peer: Peer, now: float) -> None:
         """No channel reaches a peer from which something is wanted."""
         if peer.cut_since is None:
             peer.cut_since = now
@@ -386,38 +393,10 @@ class Group:
                 Cause.LOST,
             )
 
-    @contextmanager
-    def awaiting(self) -> Iterator[None]:
-        """While a caller waits for others in shared memory: find out whether they are still there."""
-        self._await(1)
-        try:
-            yield
-        finally:
-            self._await(-1)
-
-    def _await(self, change: int) -> None:
-        with self.engine.lock:
-            for peer in self.peers.values():
-                peer.awaited += change
-            self.activate()
-
-    def look(self, late: Callable[[], list[int]]) -> None:
-        """Of a caller that waits in shared memory: raises the group's error; a lost rank is one."""
-        lost = [peer for peer in self.peers.values() if not peer.channels]
-        # Who has done its part may leave: only who is gone and late even then is missed.
-        still = late() if lost else []
-        with self.engine.lock:
-            for peer in lost:
-                if peer.rank in still and not peer.channels:
-                    self._judge(peer, time.monotonic())
-        if self.error is not None:
-            self.engine.run_callbacks()
-            raise self.error
-
     def _gone(self, peer: Peer, why: str) -> None:
         peer.gone = PeerLostError(why)
         if peer.wanted():
-            self._judge(peer, time.monotonic())
+            self.judge(peer, time.monotonic())
 
     def refused(self, rank: int) -> None:
         """A peer's port is closed while no channel reaches it: its process has ended."""

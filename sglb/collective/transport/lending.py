@@ -27,6 +27,10 @@ _WORDS = 8
 _PID, _ADDRESS, _IS_READ, _REVOKED = range(4)
 
 
+class BorrowError(OSError):
+    """A piece cannot be read where it is said to be: it has to come another way."""
+
+
 class _Piece(ctypes.Structure):
     """`struct iovec`."""
 
@@ -98,13 +102,20 @@ class Lending:
             if found == self._nonce.tobytes():
                 self._theirs[_IS_READ] = 1
 
+    def refuse(self) -> None:
+        """Do not read the other side's memory, whether that can be done or not."""
+        self._tried = True
+
     def lends(self) -> bool:
         """Whether the other side can read this process's memory."""
         return bool(self._mine[_IS_READ])
 
     def borrow(self, address: int, into: memoryview) -> None:
-        """Copy from the other process's memory. Raises OSError, also when the loan was revoked."""
-        read_process(self._theirs[_PID], address, into)
+        """Copy from the other process's memory. Raises BorrowError; OSError for a loan revoked."""
+        try:
+            read_process(self._theirs[_PID], address, into)
+        except OSError as error:
+            raise BorrowError(error.errno, error.strerror) from error
         if self._theirs[_REVOKED]:
             raise SharedMemoryError("the other side has given the group up")
 

@@ -64,12 +64,11 @@ def make_file(nonce: bytes, size: int) -> mmap.mmap:
         os.close(fd)
 
 
-def open_file(nonce: bytes, *, keep: bool = False) -> mmap.mmap:
-    """The same for who did not make it; it has no name any more then, unless `keep`. Raises OSError."""
+def open_file(nonce: bytes) -> mmap.mmap:
+    """The same for the side that accepts; it has no name any more then. Raises OSError."""
     fd = os.open(_path(nonce), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        if not keep:
-            discard(nonce)
+        discard(nonce)
         size = os.fstat(fd).st_size
         if not size:
             raise SharedMemoryError("shared memory of 0 bytes")

@@ -18,7 +18,7 @@ from typing import Any
 
 from sglb.collective.transport.errors import SettingsError
 from sglb.collective.transport.prometheus import exposition
-from sglb.collective.transport.runtime import listen_at, runtime_folder
+from sglb.collective.transport.runtime import listen_at, runtime_folder, sweep
 from sglb.collective.transport.settings import Settings
 from sglb.collective.transport.stats import Stats
 
@@ -198,6 +198,7 @@ def ask_all(folder: Path) -> Iterator[tuple[int, list[dict[str, Any]]]]:
 
     Sockets whose process has ended are removed. Raises OSError.
     """
+    sweep(folder)
     for path in sorted(folder.glob("*.status")):
         if not path.stem.isdecimal():
             continue

@@ -68,6 +68,7 @@ class Peer:
         self.gone: PeerLostError | None = None  # its process has ended
         self.cut_since: float | None = None  # no channel reaches it
         self.leaving = False  # it said BYE
+        self.borrows = True  # whether its memory may be read where it is
         self.awaited = 0  # by how many callers, in shared memory
         self.failed = False  # the group is given up
         # Out.

@@ -11,6 +11,7 @@ from pathlib import Path
 from sglb.collective.transport.errors import SettingsError
 
 _BACKLOG = 512
+_MAX_PATH_BYTES = 107
 
 
 def runtime_folder(chosen: str = "") -> Path:
@@ -40,7 +41,13 @@ def folder_path(chosen: str = "") -> Path:
 
 
 def listen_at(path: Path) -> socket.socket:
-    """A listening Unix socket, for this user only. Raises OSError."""
+    """A listening Unix socket, for this user only. Raises OSError, SettingsError for a long path."""
+    size = len(os.fsencode(path))
+    if size > _MAX_PATH_BYTES:
+        raise SettingsError(
+            f"RECCL_RUNTIME_DIR: {path} has {size} bytes, the path of a Unix socket at most "
+            f"{_MAX_PATH_BYTES}: name a shorter folder"
+        )
     door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         door.bind(str(path))
@@ -54,7 +61,9 @@ def listen_at(path: Path) -> socket.socket:
 
 def open_door(runtime_dir: str) -> tuple[str, socket.socket]:
     """A door for ranks of this host: its path, and the listening socket. Raises OSError."""
-    path = runtime_folder(runtime_dir) / f"{os.getpid()}-{secrets.token_hex(4)}.door"
+    folder = runtime_folder(runtime_dir)
+    sweep(folder)
+    path = folder / f"{os.getpid()}-{secrets.token_hex(4)}.door"
     return str(path), listen_at(path)
 
 
@@ -63,3 +72,23 @@ def close_door(path: str) -> None:
     if path:
         with suppress(FileNotFoundError):
             Path(path).unlink()
+
+
+def sweep(folder: Path) -> None:
+    """Remove the sockets that killed processes have left in a folder."""
+    for path in [*folder.glob("*.door"), *folder.glob("*.status")]:
+        pid = path.stem.partition("-")[0]
+        if pid.isdecimal() and not Path("/proc", pid).exists() and not _is_open(path):
+            path.unlink(missing_ok=True)
+
+
+def _is_open(path: Path) -> bool:
+    """Whether somebody listens: a process of another container has another number there."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as knocking:
+        try:
+            knocking.connect(str(path))
+        except ConnectionRefusedError:
+            return False
+        except OSError:  # so many wait to be let in, or it may not be asked: not ours to judge
+            return True
+    return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from typing import Any
 
 from sglb.collective.transport.errors import SettingsError
@@ -84,8 +85,12 @@ class Settings:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **options: Any) -> Settings:
-        """Settings of the variables `RECCL_<NAME>`; `options` win. Raises SettingsError."""
+        """Settings of the variables `RECCL_<NAME>`; `options` win.
+
+        Raises SettingsError, also for a variable `RECCL_...` that is none of them.
+        """
         found = os.environ if environ is None else environ
+        _check_names(found)
         values: dict[str, Any] = {}
         for field in fields(cls):
             text = found.get(_variable(field.name), "").strip()
@@ -120,6 +125,16 @@ _BOUNDS: tuple[tuple[str, float, float], ...] = (
 
 def _variable(name: str) -> str:
     return f"RECCL_{name.upper()}"
+
+
+def _check_names(environ: Mapping[str, str]) -> None:
+    """A misspelt variable would be passed over in silence."""
+    known = [_variable(field.name) for field in fields(Settings)]
+    for name in sorted(environ):
+        if name.startswith("RECCL_") and name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else "docs/collective.md lists them all"
+            raise SettingsError(f"{name}: no such setting; {hint}")
 
 
 def _rails(text: str) -> tuple[str, ...]:

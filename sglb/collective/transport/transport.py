@@ -7,9 +7,10 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
-from sglb.collective.transport import commons, observe
+from sglb.collective.transport import absence, commons, observe, segment
 from sglb.collective.transport.commons import Late, Round
 from sglb.collective.transport.connections import listen
 from sglb.collective.transport.errors import ClosedError, RendezvousError, TransportError
@@ -63,7 +64,7 @@ class Transport:
         deadline = time.monotonic() + limit_s
         doors = []
         door = ""
-        own = commons.make(size) if settings.shared_memory else None
+        own = segment.make(size) if settings.shared_memory else None
         try:
             for rail in rails:
                 doors.append(listen(rail))
@@ -75,7 +76,7 @@ class Transport:
             if settings.shared_memory:
                 door, listening = open_door(settings.runtime_dir)
                 doors.append(listening)
-            name = "" if own is None else own.nonce.hex()
+            name = "" if own is None else own.name.hex()
             mine = own_record(rank, settings.host or same_host_text(), door, name, records)
             met = meet(store, prefix, mine, size, limit_s)
             shared = _share(store, met, own, rank, settings, deadline - time.monotonic())
@@ -88,7 +89,7 @@ class Transport:
             raise RendezvousError(f"rank {rank} cannot listen on its rails: {error}") from error
         finally:
             if own is not None:
-                commons.unname(own)
+                own.unname()
         group = Group(rank, size, rails, settings)
         group.commons = shared
         transport = cls(group, door)
@@ -117,6 +118,11 @@ class Transport:
     def size(self) -> int:
         """How many ranks there are."""
         return self._group.size
+
+    @property
+    def place(self) -> str:
+        """A prefix of keys in the store that only this opening of this group has."""
+        return self._group.met.name
 
     def send(
         self,
@@ -231,10 +237,10 @@ class Transport:
             return None
 
         def look_all(late: Late) -> None:
-            group.look(late)
+            absence.look(group, late)
             look(late)
 
-        return group.commons.round(call, commons.Watch(group.awaiting, look_all))
+        return group.commons.round(call, commons.Watch(partial(absence.awaiting, group), look_all))
 
     def progress(self, timeout_s: float = 0.0) -> None:
         """Drive the transport for a moment; callbacks run here."""
@@ -276,7 +282,7 @@ class Transport:
 def _share(
     store: Store,
     met: Met,
-    own: commons.Segment | None,
+    own: segment.Segment | None,
     rank: int,
     settings: Settings,
     left_s: float,
@@ -286,7 +292,7 @@ def _share(
     hosts = {record.host for record in met.records}
     if own is None or len(hosts) > 1 or not all(names):
         return None
-    segments, can = commons.attach(own, rank, names)
+    segments, can = segment.attach(own, rank, names)
     can = min(can, 2 if settings.single_copy else 1)
     level = agree(store, met.name, rank, len(names), can, left_s)
     return commons.Commons(rank, segments, lends=level > 1) if level else None

@@ -26,7 +26,9 @@ from sglb.collective.transport import (
     TransportError,
 )
 from sglb.collective.transport import commons as shared
-from sglb.collective.transport.commons import COPIED_BYTES, Call, Round
+from sglb.collective.transport.commons import Call, Round
+from sglb.collective.transport.memory import folder
+from sglb.collective.transport.segment import COPIED_BYTES, Segment
 
 LARGE = COPIED_BYTES + 1
 HERE = Path(__file__).parent
@@ -214,7 +216,8 @@ from sglb.collective.transport import Settings, Transport
 from sglb.collective.transport.commons import Call
 rank = int(sys.argv[1])
 settings = Settings(rails=("127.0.0.1",), runtime_dir={str(tmp_path / "run")!r})
-transport = Transport.open(FolderStore(Path({str(tmp_path)!r})), rank, 2, settings=settings, timeout_s=30)
+store = FolderStore(Path({str(tmp_path)!r}))
+transport = Transport.open(store, rank, 2, settings=settings, timeout_s=30)
 table = transport.round(Call(1, 0, 7, "op"), lambda late: None)
 print("ready", flush=True)
 if rank:
@@ -263,24 +266,35 @@ def test_all_ranks_agree_what_they_share(options: list[dict[str, Any]], lends: b
     on_all(2, lambda rank: made[rank].close())
 
 
+def _files() -> set[str]:
+    return {path.name for path in folder().glob("reccl-commons-*")}
+
+
 def test_no_file_is_left() -> None:
-    folder = shared.make(2)
-    assert folder is not None
-    names = {path.name for path in Path("/dev/shm").glob("reccl-*")}
-    assert f"reccl-{folder.nonce.hex()}" in names
-    shared.unname(folder)
     with ranks(2, _here()) as made:
         own = made[0]._group.commons
         assert own is not None
-        left = {path.name for path in Path("/dev/shm").glob("reccl-*")}
-        assert not {f"reccl-{segment.nonce.hex()}" for segment in own._segments} & left
+        assert not {f"reccl-commons-{s.name.hex()}" for s in own._segments} & _files()
+
+
+def test_what_a_killed_process_left_is_removed_and_nothing_else() -> None:
+    held = Segment.make()
+    left = folder() / f"reccl-commons-{os.urandom(16).hex()}"
+    left.touch()
+    try:
+        Segment.make().unname()
+        assert left.name not in _files()
+        assert f"reccl-commons-{held.name.hex()}" in _files()
+    finally:
+        held.unname()
+        left.unlink(missing_ok=True)
 
 
 @given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 10), min_size=48, max_size=48))
 def test_any_words_of_another_rank_are_an_error_or_bytes_of_its_slot(words: list[int]) -> None:
-    segments = [shared.Segment(os.urandom(16), own=True) for _ in range(2)]
+    segments = [Segment.make() for _ in range(2)]
     for segment in segments:
-        shared.unname(segment)
+        segment.unname()
     mine = shared.Commons(0, segments, lends=True)
     call = Call(1, 0, 7, "op")
     theirs = segments[1].slot(1)

@@ -122,6 +122,7 @@ def test_settings_come_from_the_environment_and_options_win() -> None:
         "RECCL_DETECTION_S": "0.03",
         "RECCL_RELAY": "off",
         "RECCL_CHUNK_BYTES": "65536",
+        "RECCLAIM": "somebody else's",
     }
     found = Settings.from_env(environ, chunk_bytes=8192)
     assert found.rails == ("eth0", "eth1")
@@ -136,6 +137,12 @@ def test_settings_come_from_the_environment_and_options_win() -> None:
         ({"RECCL_DETECTION_S": "0"}, {}, r"RECCL_DETECTION_S is 0.0; it must be from 0.01 to 60"),
         ({"RECCL_RAILS": "a,a"}, {}, "names a rail twice"),
         ({}, {"speed": 1}, "no such setting: speed"),
+        (
+            {"RECCL_DETECTON_S": "1"},
+            {},
+            r"RECCL_DETECTON_S: no such setting; did you mean RECCL_DETECTION_S\?",
+        ),
+        ({"RECCL_42": "1"}, {}, r"RECCL_42: no such setting; docs/collective\.md lists them"),
     ],
 )
 def test_settings_that_make_no_sense_are_named(environ, options, words) -> None:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
+import socket
 import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from transport_kit import on_all, ranks, settings
+from transport_kit import DictStore, on_all, ranks, settings
 
-from sglb.collective.transport import AbortedError, ClosedError, MismatchError, WaitTimeoutError
+from sglb.collective.transport import (
+    AbortedError,
+    ClosedError,
+    MismatchError,
+    SettingsError,
+    Transport,
+    WaitTimeoutError,
+    lending,
+)
+from sglb.collective.transport import transport as transport_module
+from sglb.collective.transport.runtime import listen_at, sweep
 
 SIZES = [0, 1, 60, 64 << 10, (64 << 10) + 1, 300_000, 3_000_001]
 
@@ -191,3 +203,69 @@ def test_a_forked_child_holds_no_connection_open(memory: bool) -> None:
         made[0].send(1, 0, b"abc").wait(10)
         found.wait(10)
         assert into == b"abc"
+
+
+def test_ranks_whose_doors_cannot_be_found_use_their_rails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two containers with one network and a /tmp each."""
+    real = transport_module.open_door
+
+    def elsewhere(folder: str) -> tuple[str, socket.socket]:
+        path, door = real(folder)
+        Path(path).unlink()
+        return path, door
+
+    monkeypatch.setattr(transport_module, "open_door", elsewhere)
+    with ranks(3, settings(shared_memory=True)) as made:
+        into = bytearray(3)
+        found = made[2].recv(0, 0, into)
+        made[0].send(2, 0, b"abc").wait(10)
+        found.wait(10)
+        assert into == b"abc"
+        assert {channel.rail for channel in made[0].stats().channels} == {"127.0.0.1", "127.0.0.2"}
+
+
+def test_what_cannot_be_borrowed_comes_through_the_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for memory that belongs to a device."""
+    real = lending.read_process
+
+    def only_small(pid: int, address: int, into: memoryview) -> None:
+        if len(into) > 100:
+            raise OSError(errno.EFAULT, "no page")
+        real(pid, address, into)
+
+    monkeypatch.setattr(lending, "read_process", only_small)
+    data = random.Random(4).randbytes(3_000_000)
+    with ranks(2, settings(shared_memory=True, retry_s=0.01)) as made:
+        into = bytearray(len(data))
+        found = made[1].recv(0, 0, into)
+        made[0].send(1, 0, data).wait(20)
+        found.wait(20)
+        assert into == data
+        assert made[1].stats().failovers <= 1
+
+
+def test_a_folder_whose_name_is_too_long_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 100)
+    with pytest.raises(SettingsError, match=r"RECCL_RUNTIME_DIR: .*at most 107"):
+        Transport.open(
+            DictStore(),
+            0,
+            1,
+            settings=settings(shared_memory=True, runtime_dir=str(folder)),
+            timeout_s=1,
+        )
+
+
+def test_sockets_of_killed_processes_are_swept(tmp_path: Path) -> None:
+    """Of two left sockets with the number of no process one is still listened at, by a container's."""
+    gone = 2**22 + 1  # above the highest process number
+    doors = {}
+    for name in ("a", "b"):
+        path = tmp_path / f"{gone}-{name}.door"
+        doors[name] = listen_at(path)
+    mine = tmp_path / f"{os.getpid()}-c.door"
+    listen_at(mine).close()
+    doors["a"].close()
+    sweep(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {f"{gone}-b.door", mine.name}
+    doors["b"].close()
