@@ -72,9 +72,10 @@ class PortUpSeen(Event):
 
 @dataclass(frozen=True, slots=True)
 class NotificationSent(Event):
-    """A SyncMesh notification left switch `node` through `port`.
+    """An urgent SyncMesh notification left switch `node` through `port`.
 
-    `origin` is the switch that it speaks for; `down` says whether it reports lost reachability.
+    `origin` is the switch that it speaks for; `down` says whether it reports lost reachability, or that
+    it is over. Those of bands are not logged: there are millions.
     """
 
     node: int
@@ -85,7 +86,7 @@ class NotificationSent(Event):
 
 @dataclass(frozen=True, slots=True)
 class NotificationReceived(Event):
-    """A SyncMesh notification reached the data plane of switch `node`; see `NotificationSent`."""
+    """An urgent SyncMesh notification reached the data plane of switch `node`; see `NotificationSent`."""
 
     node: int
     port: int

@@ -16,6 +16,7 @@ _ROCE_CNP = 0x81
 _BTH_IPV4 = _ETHERNET + 20 + 8
 _BTH_IPV6 = _ETHERNET + 40 + 8
 _NOTE = 8
+_URGENT = 1
 _NOTE_BYTES = _ETHERNET + 12 + 8
 _CODE_DOWN = 8
 
@@ -58,9 +59,11 @@ def packet_identity(frame: bytes) -> bytes | None:
     return address + frame[bth + 5 : bth + 8] + frame[bth + 9 : bth + 12]
 
 
-def note(frame: bytes) -> tuple[int, bool] | None:
-    """(origin, whether it tells of a path that is down) of a SyncMesh notification, else None."""
-    if frame[12:14] != SYNCMESH or len(frame) < _NOTE_BYTES or frame[14] & 0xF != _NOTE:
+def urgent_note(frame: bytes) -> tuple[int, bool] | None:
+    """(origin, whether it tells of a down path) of an urgent SyncMesh notification, else None."""
+    if frame[12:14] != SYNCMESH or len(frame) < _NOTE_BYTES:
+        return None
+    if frame[14] & 0xF != _NOTE or not frame[15] & _URGENT:
         return None
     origin = int.from_bytes(frame[18:22], "big")
     return origin, frame[28] & 0xF == _CODE_DOWN

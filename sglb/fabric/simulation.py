@@ -311,13 +311,13 @@ class Simulation:
             destination = frames.destination_switch(frame)
             if DeadHop(switch, port, destination) in self._dead:
                 self.log.append(PacketSentIntoDeadPath(end_ps, switch, port, destination))
-        told = frames.note(frame)
+        told = frames.urgent_note(frame)
         if told is not None:
             self.log.append(NotificationSent(end_ps, switch, port, *told))
         self._out[(switch, port)].send(frame)
 
     def _received(self, node: int, port: int, switch: Switch, frame: bytes) -> None:
-        told = frames.note(frame)
+        told = frames.urgent_note(frame)
         if told is not None:
             self.log.append(NotificationReceived(self.clock.now_ps, node, port, *told))
         switch.receive(port, frame)

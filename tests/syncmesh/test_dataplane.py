@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -90,11 +91,19 @@ def test_lanes() -> None:
 def test_observers_on_a_wire_know_notifications_as_agents_do(code: int) -> None:
     """`sglb.fabric.frames` must not import this package and has its own EtherType, type and code."""
     note = m.Note(
-        origin=0x01020304, incarnation=5, seq=6, subject=7, code=code, capacity_mbps=8
-    ).encode()
-    frame = m.frame(bytes(6), note)
-    assert frames.note(frame) == (0x01020304, code == dp.CODE_DOWN)
-    assert frames.note(frame[:-1]) is None
+        origin=0x01020304,
+        incarnation=5,
+        seq=6,
+        subject=7,
+        code=code,
+        capacity_mbps=8,
+        urgent=True,
+    )
+    frame = m.frame(bytes(6), note.encode())
+    assert frames.urgent_note(frame) == (0x01020304, code == dp.CODE_DOWN)
+    assert frames.urgent_note(frame[:-1]) is None
     assert frames.ether_type(frame) == m.ETHERTYPE.to_bytes(2, "big") == frames.SYNCMESH
+    band = m.frame(bytes(6), replace(note, urgent=False).encode())
+    assert frames.urgent_note(band) is None
     beat = m.Beat(origin=1, incarnation=5, seq=6).encode()
-    assert frames.note(m.frame(bytes(6), beat).ljust(60, b"\0")) is None
+    assert frames.urgent_note(m.frame(bytes(6), beat).ljust(60, b"\0")) is None

@@ -27,6 +27,7 @@ _ROCE_ACK: Final = 0x11
 _ROCE_CNP: Final = 0x81
 _NOTE_BYTES: Final = _ETHERNET + 12 + 8
 _NOTE: Final = 8
+_URGENT: Final = 1
 _ORIGIN: Final = 18
 _CODE: Final = 28
 _CODE_DOWN: Final = 8
@@ -100,12 +101,12 @@ def traffic(world: World, row: int) -> int:
 
 
 @compiled
-def note(world: World, row: int) -> int:
-    """origin << 1 | down of a SyncMesh notification, -1 for other frames."""
+def urgent_note(world: World, row: int) -> int:
+    """origin << 1 | down of an urgent SyncMesh notification, -1 for other frames."""
     if ether_type(world, row) != SYNCMESH or world.h[row * 2 + abi.STORED] < _NOTE_BYTES:
         return -1
     b, at = world.b, data_at(world, row)
-    if b[at + _ETHERNET] & 0xF != _NOTE:
+    if b[at + _ETHERNET] & 0xF != _NOTE or b[at + _ETHERNET + 1] & _URGENT == 0:
         return -1
     origin = 0
     for i in range(4):

@@ -15,7 +15,7 @@ from sglb.switch.core.generator import timer_due
 from sglb.switch.core.heap import order_of, push, remove
 from sglb.switch.core.jit import compiled, inlined
 from sglb.switch.core.lists import insert_by_time, take
-from sglb.switch.core.observe import SYNCMESH, ether_type, log, lost, note
+from sglb.switch.core.observe import SYNCMESH, ether_type, log, lost, urgent_note
 from sglb.switch.core.pfc import pause_arrives, wire_ps
 from sglb.switch.core.replication import (
     RECIRCULATED,
@@ -310,7 +310,7 @@ def _rare_event(world: World, node: int, kind: int, index: int, port: int, now: 
 
 @compiled
 def _tell_received(world: World, port: int, row: int, now: int) -> None:
-    told = note(world, row)
+    told = urgent_note(world, row)
     if told >= 0:
         log(world, now, m.LOG_NOTE_RECEIVED, port, told >> 1, told & 1)
 

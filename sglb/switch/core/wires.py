@@ -25,9 +25,9 @@ from sglb.switch.core.observe import (
     ether_type,
     log,
     log_lost,
-    note,
     on_dead_path,
     traffic,
+    urgent_note,
 )
 from sglb.switch.core.rows import row_free
 from sglb.switch.core.world import World
@@ -235,7 +235,7 @@ def _tell_sent(world: World, sender: int, row: int) -> None:
     if world.h[row * 2 + m.RH_FLAGS] & m.RF_DEAD:
         destination = traffic(world, row) & _LOW32
         log(world, end, m.LOG_DEAD_PATH, sender, destination, 0)
-    told = note(world, row)
+    told = urgent_note(world, row)
     if told >= 0:
         log(world, end, m.LOG_NOTE_SENT, sender, told >> 1, told & 1)
 

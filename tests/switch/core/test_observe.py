@@ -25,6 +25,8 @@ def frame(draw: st.DrawFn) -> bytes:
     data = bytearray(draw(st.binary(max_size=110)))
     if len(data) >= 14:
         data[12:14] = draw(kinds)
+    if len(data) > 15:
+        data[15] = draw(st.sampled_from([0, 1, 2, 0xFF]))
     for place in (14, 28, 42, 62):
         if len(data) > place:
             data[place] = draw(known)
@@ -36,8 +38,8 @@ def test_both_see_the_same(data: bytes) -> None:
     WORLD.b[AT : AT + 128] = 0x11  # left by somebody else
     WORLD.b[AT : AT + len(data)] = list(data)
     WORLD.h[2 * ROW + abi.LENGTH] = WORLD.h[2 * ROW + abi.STORED] = len(data)
-    told = frames.note(data)
-    assert observe.note(WORLD, ROW) == (-1 if told is None else told[0] << 1 | told[1])
+    told = frames.urgent_note(data)
+    assert observe.urgent_note(WORLD, ROW) == (-1 if told is None else told[0] << 1 | told[1])
     seen = observe.traffic(WORLD, ROW)
     assert list(Traffic)[seen >> 32] is frames.traffic(data)
     assert seen & 0xFFFFFFFF == frames.destination_switch(data)

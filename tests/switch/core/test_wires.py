@@ -17,7 +17,7 @@ from sglb.switch.core.memory import NodeSpec, PortSpec, Sizes, build
 
 END, ARRIVES = 500, 1_500
 DATA = bytes(12) + b"\x08\x00" + bytes(17) + b"\x00\x07" + bytes(9) + b"\x04" + bytes(20)
-NOTE = bytes(12) + b"\x88\xb5\x08\x00\x00\x00\x00\x00\x01\x02" + bytes(6) + b"\x08" + bytes(20)
+NOTE = bytes(12) + b"\x88\xb5\x08\x01\x00\x00\x00\x00\x01\x02" + bytes(6) + b"\x08" + bytes(20)
 SENDER, RECEIVER = 0, 2  # global ports; 1 and 3 are the CPU ports
 
 
@@ -212,7 +212,7 @@ def test_chance_is_a_splitmix_stream() -> None:
     assert draws == [stream.next64() for _ in range(5)]
 
 
-def test_notifications_are_told_as_they_leave() -> None:
+def test_urgent_notifications_are_told_as_they_leave() -> None:
     link = Link()
     link.launch(NOTE)
     wires.settle(link.world, 499)
@@ -222,6 +222,13 @@ def test_notifications_are_told_as_they_leave() -> None:
     assert link.log() == told
     assert link.arrivals() == [ARRIVES]
     assert link.log() == told  # once
+
+
+def test_notifications_of_bands_are_not_told() -> None:
+    link = Link()
+    link.launch(NOTE[:15] + b"\0" + NOTE[16:])
+    assert link.arrivals() == [ARRIVES]
+    assert link.log() == []
 
 
 @pytest.mark.parametrize(
