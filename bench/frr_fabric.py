@@ -198,8 +198,8 @@ def measure(
 ) -> FrrLoss:
     """Builds the fabric, waits for its routes, cuts `link` (as in leaf0-spine1) and counts.
 
-    Ends when nothing has been lost for a second. Tries again when probes were lost before the cut. Raises
-    `FrrError`, and `TopologyError` for an unknown link.
+    Ends when nothing has been lost for a second. Tries again when probes were lost before the cut.
+    Raises `FrrError`, and `TopologyError` for an unknown link.
     """
     topology = scenario.topology
     (dead,) = topology.find_links(link)

@@ -310,7 +310,7 @@ class FrrFabric:
         return began_ns
 
 
-def _become(command: Sequence[str]) -> None:
+def _become(command: list[str]) -> None:
     os.nice(-20)  # a router's control plane does not share its processor with all the others
     os.execv(command[0], command)
 
