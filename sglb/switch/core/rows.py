@@ -49,7 +49,7 @@ def row_free(world: World, row: int) -> None:
     w, h = world.w, world.h
     half = row * 2
     if h[half + m.RH_FLAGS] & m.RF_BLOB:
-        _blob_free(world, (w[row + abi.DATA] - w[m.BASE]) >> 3)
+        _blob_free(world, blob_start(world, row) >> 3)
     if h[half + m.RH_FAMILY]:
         leave_family(world, row)
     w[row + m.R_NEXT] = w[m.ROW_FREE]
@@ -110,7 +110,7 @@ def row_room(world: World, row: int, stored: int) -> bool:
     flags = h[half + m.RH_FLAGS]
     if stored <= w[m.ROW_ROOM]:
         if flags & m.RF_BLOB:
-            _blob_free(world, data_at(world, row) >> 3)
+            _blob_free(world, blob_start(world, row) >> 3)
             h[half + m.RH_FLAGS] = flags & ~m.RF_BLOB
         w[row + abi.DATA] = w[m.BASE] + row * 8 + w[m.ROW_DATA]
         return True

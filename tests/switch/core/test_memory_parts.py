@@ -142,6 +142,20 @@ def test_long_frames_go_to_blobs_which_copies_do_not_share() -> None:
     assert world.w[m.HALT] == m.HALT_BLOBS
 
 
+@pytest.mark.parametrize("free", ["row_free", "row_room"])
+def test_a_blob_whose_packet_moved_within_it_is_given_back_whole(free: str) -> None:
+    memory = small()
+    world = memory.world
+    row = put(memory, bytes(200))
+    blob = int(world.w[row + abi.DATA])
+    world.w[row + abi.DATA] += 40  # as a frame received with room before it, or a shorter header
+    if free == "row_free":
+        rows.row_free(world, row)
+    else:
+        assert rows.row_room(world, row, 1)
+    assert int(world.w[put(memory, bytes(200)) + abi.DATA]) == blob
+
+
 @given(stored=st.integers(0, 256), consumed=st.integers(0, 200), headers=st.integers(0, 100))
 def test_a_deparsed_packet_is_its_headers_and_the_rest(
     stored: int, consumed: int, headers: int
