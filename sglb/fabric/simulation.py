@@ -332,8 +332,11 @@ class Simulation:
         self._lose(edge.src, edge.link.port(edge.src), reason, frame)
 
     def _dropped(self, switch: int, drop: Drop) -> None:
-        if drop.ingress_port == self.switches[switch].config.event_port:
-            return  # timer packets end as drops by design
+        by_program = drop.reason in (DropReason.INGRESS, DropReason.EGRESS)
+        if drop.ingress_port == self.switches[switch].config.event_port or (
+            by_program and frames.ether_type(drop.data) == frames.SYNCMESH
+        ):
+            return  # so end timer packets, and what neighbours told the program
         reason = _REASONS.get(drop.reason, LossReason.PROGRAM)
         # A clone is a notification to be; the packet that it was made of went its own way.
         self._lose(switch, drop.port or 0, reason, b"" if drop.is_clone else drop.data)

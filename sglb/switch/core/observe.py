@@ -141,13 +141,17 @@ def count(world: World, counters: int, reason: int) -> None:
 
 @compiled
 def log_lost(world: World, node: int, port: int, row: int, reason: int, time: int) -> None:
-    """Logs a lost frame, unless the switch made it itself: timer packets end as drops by design.
+    """Logs a lost frame, unless that is its end by design.
 
+    So end timer packets, which the switch made itself, and what neighbours told its program.
     A clone counts as a control frame without destination: it is a notification to be, and the
     packet that it was made of went its own way.
     """
     h = world.h
-    if h[row * 2 + m.RH_IN_PORT] == m.FROM_EVENT:
+    by_program = reason in (m.DROP_INGRESS, m.DROP_EGRESS)
+    if h[row * 2 + m.RH_IN_PORT] == m.FROM_EVENT or (
+        by_program and ether_type(world, row) == SYNCMESH
+    ):
         return
     what = m.TRAFFIC_CONTROL << 32
     if not h[row * 2 + m.RH_FLAGS] & m.RF_CLONE:
