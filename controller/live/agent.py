@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
+from finsy import P4MeterConfig, P4MeterEntry
 from finsy.proto import p4r
 
 from controller.agents import agent_config, allocation_of
@@ -33,6 +34,7 @@ _log = logging.getLogger(__name__)
 _ROLE: Final = "syncmesh"
 _AGAIN_S: Final = 0.1
 _NS_PER_MS: Final = 1_000_000
+_BEATS_PER_S, _BEATS = 50, 4
 #: A message through two processes in Python takes milliseconds, on a busy machine many.
 _PATIENCE_PS: Final = {
     "delta_ps": 10 * PS_PER_MS,
@@ -138,11 +140,20 @@ class _Agent:
             new_data_plane=False,
             first_seq=now_ms % (1 << SEQ_BITS),
         )
+        client.modify(self._told_rates())
         rng = scenario.rng(f"agent {self._id} {now_ms}")
         self._agent = ScheduledAgent(
             config, client, self._clock, rng, self._event, self._ports_down
         )
         self._agent.start()
+
+    def _told_rates(self) -> list[P4MeterEntry]:
+        """How often heartbeats on a marked link reach the agent, which is to hear of other things too."""
+        rate = {"cir": _BEATS_PER_S, "cburst": _BEATS, "pir": _BEATS_PER_S, "pburst": _BEATS}
+        return [
+            P4MeterEntry("beats_told", index=port, config=P4MeterConfig(**rate))
+            for port in self._layout.neighbours
+        ]
 
     def _ports_down(self) -> list[int]:
         states = self._service.port_states()

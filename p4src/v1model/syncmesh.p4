@@ -7,6 +7,10 @@ control SyncMesh(inout headers_t hdr, inout metadata_t meta, inout standard_meta
     // another does not run over it.
     register<bit<16>>(REMOTE_VECTORS) pinned;
 
+    // How often the agent is told of heartbeats on a marked link; as often as they come, without a rate.
+    meter(PORTS, MeterType.packets) beats_told;
+    const bit<2> GREEN = 0;
+
     counter(8, CounterType.packets) sync_in;
     const bit<32> TAKEN = 0;
     const bit<32> FROM_HOST = 1;
@@ -22,6 +26,7 @@ control SyncMesh(inout headers_t hdr, inout metadata_t meta, inout standard_meta
     lanes_t down = 0;
     lanes_t bit_of_lane = 0;
     bit<8> code = 0;
+    bit<2> color = GREEN;
     bit<4> held = 0;
     bit<32> vector = 0;
     bit<16> pins = 0;
@@ -156,7 +161,12 @@ control SyncMesh(inout headers_t hdr, inout metadata_t meta, inout standard_meta
                         meta.subject = meta.port_subject;
                         to_agent(REASON_BEAT);
                     } else if ((down & bit_of_lane) != 0) {
-                        to_agent(REASON_BEAT);
+                        beats_told.execute_meter((bit<32>)sm.ingress_port, color);
+                        if (color == GREEN) {
+                            to_agent(REASON_BEAT);
+                        } else {
+                            mark_to_drop(sm);
+                        }
                     } else {
                         mark_to_drop(sm);
                     }

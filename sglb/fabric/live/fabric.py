@@ -344,7 +344,7 @@ class LiveFabric:
                 frame, extra, _, address = tap.recvmsg(_TAP_BYTES, 128)
             except BlockingIOError:
                 return
-            told = frames.note(frame)
+            told = frames.urgent_note(frame)
             if told is None or not self.start_ns:
                 continue
             seconds, rest = _STAMP.unpack_from(extra[0][2]) if extra else (0, time.time_ns())

@@ -8,6 +8,7 @@ when its parent ends, however that ends (PR_SET_PDEATHSIG).
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import gc
 import os
 import signal
@@ -96,6 +97,7 @@ def _child(spec: ProcessSpec, log: Path, parent: int) -> NoReturn:
         tie_to_parent(parent)
         os.setsid()  # Ctrl-C is for the supervisor, which sees to the rest
         _redirect(log)
+        faulthandler.enable()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)

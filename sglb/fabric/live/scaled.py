@@ -5,11 +5,13 @@ goes with rates (start times and delays of flows, faults, the hosts' transport t
 is sampled) is multiplied by it: the same packets meet in the same queues, only slower. Times of the
 control plane and of SyncMesh are no matter of rates and stay as they are, in real time.
 
-Delays of links and pipelines become 0: those of the machine are in their place.
+Delays of links and pipelines become 0: those of the machine are in their place. As many more heartbeats
+may be missed as come due while a link sends one packet of full size.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Final
 
@@ -89,7 +91,7 @@ def scaled(scenario: Scenario, scale: int) -> Scenario:
     )
     return replace(
         scenario,
-        model=_model(scenario, scale),
+        model=_model(scenario, topology, scale),
         topology=topology,
         workload=workload,
         faults=tuple(moved(fault) for fault in scenario.faults),
@@ -109,7 +111,7 @@ def _topology(topology: Topology, scale: int) -> Topology:
     return Topology(topology.nodes, [slower(link) for link in topology.links])
 
 
-def _model(scenario: Scenario, scale: int) -> ScenarioModel:
+def _model(scenario: Scenario, topology: Topology, scale: int) -> ScenarioModel:
     model, live = scenario.model, scenario.model.live
     switch = {
         "pipeline_latency_ns": 0.0,
@@ -118,8 +120,12 @@ def _model(scenario: Scenario, scale: int) -> ScenarioModel:
     }
     timers = ("rto_us", "rto_max_us", "reorder_us")
     transport = {name: getattr(model.transport, name) * scale for name in timers}
-    names = ("hello_us", "hold_us", "full_us", "heartbeat_us", "missed_count", "notify_gap_us")
+    names = ("hello_us", "hold_us", "full_us", "heartbeat_us", "notify_gap_us")
     syncmesh = {name: getattr(live, name) for name in names} | {"refresh_us": live.full_us}
+    # A heartbeat may have to wait until a data packet has left.
+    slowest_bps = min(link.spec.rate_bps for link in topology.links)
+    packet_us = 8e6 * wire_bytes(model.transport.mtu_bytes) / slowest_bps
+    syncmesh["missed_count"] = live.missed_count + math.ceil(packet_us / live.heartbeat_us)
     return model.model_copy(
         update={
             "switch": model.switch.model_copy(update=switch),

@@ -15,15 +15,19 @@ from typing import Any, Final
 from sglb.fabric.live.control import LiveView
 from sglb.p4.compiler import CompiledProgram
 from sglb.p4.native.program import compile_native
+from sglb.switch.clock import PS_PER_US
 from sglb.switch.config import SwitchConfig
 from sglb.switch.live import LiveSwitch, ServeOptions, serve
+from sglb.switch.p4runtime.service import ServiceOptions
 from sglb.switch.pktgen import TimerApp
+from sglb.switch.wire import layout as s
 from sglb.switch.wire.port import InterfacePort
 
 _log = logging.getLogger(__name__)
 
 #: Above whatever else is real time here, below the kernel's own.
 PRIORITY: Final = 20
+_READ_CHUNK: Final = 16
 _DATAGRAM_BYTES: Final = 1 << 12
 
 
@@ -44,13 +48,13 @@ def live_config(queue_limit_bytes: int) -> SwitchConfig:
 def warm_up(program: CompiledProgram) -> None:
     """Compiles all that switches run, so that forks have it."""
     # Here, as this module is loaded by processes that need none of it.
-    from sglb.switch.wire import interfaces, loop
+    from sglb.switch.core.jit import compile_all
+    from sglb.switch.wire import interfaces
 
     compile_native(program.ir)
-    functions: tuple[Any, ...] = (loop.serve, loop.lock, loop.unlock, loop.wake, loop.clock)
-    for function in functions:
-        function.code()
-    _log.debug("loaded %s", interfaces.__name__)
+    # A function that is compiled when it is first called is so under the data plane's lock.
+    count = compile_all(("sglb.switch.core.", "sglb.switch.wire."))
+    _log.debug("%s: %d functions", interfaces.__name__, count)
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class SwitchProcess:
     """The target of a process: one switch, until SIGTERM.
 
     Its control socket takes `{"rate": [PORT, BIT/S]}`. At its end it writes its counts: drops by
-    reason, the deepest queue in bytes and its port.
+    reason, the deepest queue in bytes and its port, and how long events had to wait for a processor.
     """
 
     view: LiveView
@@ -91,6 +95,8 @@ class SwitchProcess:
             device_id=self.device_id,
             name=self.name,
             switch=self.config,
+            # A piece of an answer holds up packets, and heartbeats among them.
+            service=ServiceOptions(read_chunk=_READ_CHUNK),
             on_ready=on_ready,
         )
         serve(self.program, options)
@@ -121,4 +127,10 @@ def _counts(live: LiveSwitch) -> dict[str, Any]:
             if most > deepest:
                 deepest, at = most, number
     drops = {str(reason): count for reason, count in switch.drops.items()}
-    return {"drops": drops, "max_queue_bytes": deepest, "max_queue_port": at}
+    found = {"drops": drops, "max_queue_bytes": deepest, "max_queue_port": at}
+    if live.interfaces is not None:
+        node = live.interfaces.node
+        found["longest_wait_us"] = node.word(s.S_LATEST) / PS_PER_US
+        found["waits_over_1_ms"] = node.word(s.S_LATE)
+        found["longest_locked_out_us"] = node.word(s.S_LOCKED_OUT) / PS_PER_US
+    return found

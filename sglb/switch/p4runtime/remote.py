@@ -29,7 +29,7 @@ Send = Callable[[p4r.StreamMessageResponse], None]
 
 _AGAIN_S: Final = 0.05
 _RPC_S: Final = 20.0
-_MOST_UPDATES: Final = 8
+_MOST_UPDATES: Final = 2
 _OPTIONS: Final = (
     ("grpc.max_metadata_size", 4 << 20),
     ("grpc.max_receive_message_length", MAX_RECEIVE_BYTES),

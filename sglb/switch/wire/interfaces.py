@@ -156,8 +156,8 @@ class Interfaces:
         if self._realtime:
             try:
                 os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(self._realtime))
-            except OSError as error:
-                _log.warning("the data plane is no real-time thread: %s", error.strerror)
+            except OSError as refused:
+                _log.warning("the data plane is no real-time thread: %s", refused.strerror)
         machine.serve(self.node.world)
         if not self.node.word(s.S_STOP):
             error = ConfigError("the data plane has ended: its list of events is full")

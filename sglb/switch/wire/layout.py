@@ -59,6 +59,9 @@ S_LINKS_AT: Final = 57  #: word offset of what is read from it
 S_EVENTS: Final = 58  #: port events enter the program
 S_EVENT_APP: Final = 59
 S_EVENT_COUNT: Final = 60
+S_LATEST: Final = 61  #: longest that an event had to wait for the processor, ps
+S_LATE: Final = 62  #: events that waited for a millisecond or more
+S_LOCKED_OUT: Final = 63  #: longest that the loop had to wait for the lock, ps
 FUNCTIONS: Final = (
     "recvmmsg",
     "sendmmsg",

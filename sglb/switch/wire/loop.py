@@ -29,6 +29,7 @@ _EVENTS: Final = 1_024
 _MONOTONIC: Final = 1
 _NS_PER_S: Final = 1_000_000_000
 _PS_PER_NS: Final = 1_000
+_PS_PER_MS: Final = 1_000_000_000
 #: Longest sleep, so that times stay within their fields.
 _LONGEST_NS: Final = 60 * _NS_PER_S
 _POLLIN: Final = 1
@@ -113,10 +114,16 @@ def serve(world: World) -> None:
 def _run_due(world: World, now: int) -> None:
     """Runs the events that are due, up to a number of them."""
     w = world.w
+    section = w[m.WIRE_AT]
     for _ in range(_EVENTS):
         if peek(world, 0) > now:
             break
         time, order, _ = pop(world, 0)
+        late = now - time
+        if late > w[section + s.S_LATEST]:
+            w[section + s.S_LATEST] = late
+        if late >= _PS_PER_MS:
+            w[section + s.S_LATE] += 1
         w[m.NOW] = time
         w[m.EVENTS_RUN] += 1
         switch_event(world, 0, kind_of(order), index_of(order), time)
@@ -182,5 +189,7 @@ def _wait(world: World) -> None:
         w[poll + i] &= (1 << _POLL_SHIFT) - 1
     _unlock(world)
     system(w[section + s.C_PPOLL], w[m.BASE] + poll * 8, entries, w[m.BASE] + at * 8, 0, 0)
+    asked = clock(world)
     lock(world)
+    w[section + s.S_LOCKED_OUT] = max(w[section + s.S_LOCKED_OUT], clock(world) - asked)
     w[section + s.S_SLEEPS_UNTIL] = 0
