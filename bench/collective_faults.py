@@ -260,22 +260,13 @@ def case(
             )
             for rank in range(2)
         ]
-        try:
-            for process in work:
-                process.start()
+        with rail_lab.started(work):
             undisturbed = max(_take(pipe[0]) for pipe in pipes)
             began = max(_take(pipe[0]) for pipe in pipes)
             at = began + undisturbed * _PORTION
             time.sleep(max(at - time.monotonic(), 0))
             _inject(lab, fault)
             sides = [_take(pipe[0], timeout_s + 60) for pipe in pipes]
-            for process in work:
-                process.join(20)
-        finally:
-            for process in work:
-                if process.is_alive():
-                    process.kill()
-                    process.join()
     return _figure(backend, rails, fault, at, sides)
 
 

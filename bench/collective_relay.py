@@ -1,6 +1,6 @@
 """What a rank without a rail costs its neighbours: its traffic spread over all of them, not over one.
 
-    sudo python bench/collective_relay.py [--ranks 4] [--mb 24] [--mbit 100] [--quick] [--json FILE]
+    sudo python bench/collective_relay.py [--ranks 8] [--mb 32] [--mbit 50] [--quick] [--json FILE]
 
 Two hosts (network namespaces) on one switch, `--ranks` ranks on each, every rank with a rail of its own;
 each exchanges `--mb` with its counterpart on the other host, both ways, all at the same time: once as it
@@ -86,21 +86,12 @@ def measure(each: int, size: int, rate_mbit: int) -> Figure:
             for rank in range(2 * each)
         ]
         links = [pipe[0] for pipe in pipes]
-        try:
-            for process in work:
-                process.start()
+        with rail_lab.started(work):
             _round(links)
             whole = _round(links)
             lab.unplug(0, 0)
             without = _round(links)
             passed = [count / 1e6 for count in _round(links)[1:each]]
-            for process in work:
-                process.join(20)
-        finally:
-            for process in work:
-                if process.is_alive():
-                    process.kill()
-                process.join()
     times = [max(took for took, _ in found) for found in (whole, without)]
     return Figure(
         ranks=each,
@@ -131,9 +122,9 @@ def _take(link: Any) -> Any:
 def main() -> None:
     """Print one line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--mb", type=int, default=24)
-    parser.add_argument("--mbit", type=int, default=100)
+    parser.add_argument("--ranks", type=int, default=8)
+    parser.add_argument("--mb", type=int, default=32)
+    parser.add_argument("--mbit", type=int, default=50)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()

@@ -220,15 +220,8 @@ def main() -> None:
             )
             for rank in range(RANKS)
         ]
-        for process in work:
-            process.start()
-        try:
+        with rail_lab.started(work):
             _watch(lab, random.Random(options.seed), pipes, work, seconds, found)
-        finally:
-            for process in work:
-                if process.is_alive():
-                    process.kill()
-                process.join()
     if options.json:
         Path(options.json).write_text(json.dumps([asdict(r) for r in found], indent=1) + "\n")
     ended = all(process.exitcode == 0 for process in work)

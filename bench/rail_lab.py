@@ -13,15 +13,17 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 _CLONE_NEWNET = 0x40000000
 _NOWHERE = "02:00:00:00:00:99"
 _QUEUE_S = 0.01
+_END_S = 20
 
 
 def why_not() -> str:
@@ -187,6 +189,23 @@ def lab(rails: int, rate_mbit: int, *, switched: bool = False) -> Iterator[Lab]:
         yield made
     finally:
         made.down()
+
+
+@contextmanager
+def started(work: Sequence[BaseProcess]) -> Iterator[None]:
+    """Processes run while the block does, and a little longer to end; then they are killed."""
+    try:
+        for process in work:
+            process.start()
+        yield
+        for process in work:
+            process.join(_END_S)
+    finally:
+        for process in work:
+            if process.is_alive():
+                process.kill()
+            if process.pid is not None:
+                process.join()
 
 
 class FolderStore:

@@ -16,8 +16,10 @@ from sglb.collective.transport.errors import WireError
 from sglb.collective.transport.messages import Frame
 from sglb.collective.transport.wire import (
     HEADER_BYTES,
+    HOP_CHANNEL,
     LAST_COUNTED,
     LENT,
+    RELAY_CHANNEL,
     Header,
     Kind,
     pack_header,
@@ -110,6 +112,7 @@ class Channel:
         self.unacked: deque[Frame] = deque()
         self.inflight_bytes = 0
         self.sent_bytes = 0
+        self.counted_from = 0  # of `sent_bytes`, when ways through neighbours were last compared
         self._sent = 0
         self._acked = 0
         self._out: list[memoryview | bytes] = []
@@ -167,6 +170,16 @@ class Channel:
         self.blocked = True
         if self.ask_for_room is not None:
             self.ask_for_room()
+
+    @property
+    def is_detour(self) -> bool:
+        """Whether it leads through a neighbour."""
+        return RELAY_CHANNEL <= self.index < HOP_CHANNEL
+
+    @property
+    def detour_bytes(self) -> int:
+        """Of a way through a neighbour: what it has carried since there is no other one; else -1."""
+        return self.sent_bytes - self.counted_from if self.is_detour else -1
 
     @property
     def urgent(self) -> bool:

@@ -223,6 +223,8 @@ class Group:
         slot.comeback.opened(now)
         channel.up = slot.comeback.trusted(now) or not any(c.up for c in peer.channels.values())
         peer.channels[slot.index] = channel
+        if channel.is_detour:
+            peer.count_anew()
         peer.ledger.opened(channel)
         peer.cut_since = None
         slot.channel = channel

@@ -207,6 +207,11 @@ class Peer:
         left = sum(len(m.data) - m.next for m in self._bulk) + sum(f.size for f in self._again)
         return may_take(channel, size, left, [c for c in self.channels.values() if c.up])
 
+    def count_anew(self) -> None:
+        """There is another way through a neighbour: what those there have carried does not count."""
+        for channel in self.channels.values():
+            channel.counted_from = channel.sent_bytes
+
     def acknowledged(self, _channel: Channel, frames: Sequence[Frame]) -> None:
         """Some frames have arrived; a message all of whose bytes have, is done."""
         for frame in frames:

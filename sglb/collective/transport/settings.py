@@ -129,11 +129,16 @@ def _variable(name: str) -> str:
 
 def _check_names(environ: Mapping[str, str]) -> None:
     """A misspelt variable would be passed over in silence."""
-    known = [_variable(field.name) for field in fields(Settings)]
+    known = [field.name for field in fields(Settings)]
     for name in sorted(environ):
-        if name.startswith("RECCL_") and name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else "docs/collective.md lists them all"
+        setting = name.removeprefix("RECCL_").lower()
+        if name.startswith("RECCL_") and (setting not in known or name != name.upper()):
+            near = get_close_matches(setting, known, 1)
+            hint = (
+                f"did you mean {_variable(near[0])}?"
+                if near
+                else "docs/collective.md lists them all"
+            )
             raise SettingsError(f"{name}: no such setting; {hint}")
 
 

@@ -63,6 +63,7 @@ def test_any_tcp_info_is_survived(data: bytes) -> None:
 class Pace:
     inflight_bytes: int
     rate: float
+    detour_bytes: int = -1
 
 
 def test_a_slow_channel_leaves_the_last_chunk_to_a_fast_one() -> None:
@@ -78,13 +79,28 @@ def test_a_channel_of_unknown_rate_is_tried() -> None:
     assert may_take(Pace(0, 0.0), 100, 100, [Pace(0, 50.0)])
 
 
+def test_a_way_through_a_neighbour_may_be_a_quarter_and_a_megabyte_ahead_of_the_median() -> None:
+    mb = 1 << 20
+    for ahead, may in ((6 * mb, True), (6 * mb + 1, False)):  # of 1.25 * 4 + 1
+        first = Pace(0, 100.0, ahead)
+        assert may_take(first, 10, 1000, [first, Pace(0, 0.0, 4 * mb), Pace(0, 0.0, 0)]) is may
+
+
 @given(
-    st.lists(st.tuples(st.integers(0, 10**7), st.floats(0.1, 1e9)), min_size=1, max_size=8),
-    st.integers(1, 10**6),
+    st.lists(
+        st.builds(
+            Pace,
+            st.integers(0, 10**7),
+            st.just(0.0) | st.floats(0.1, 1e9),
+            st.just(-1) | st.integers(0, 1 << 40),
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    st.integers(1, 16 << 20),
     st.integers(0, 10**8),
 )
-def test_never_do_all_channels_hold_back(paces, size, more) -> None:
-    channels = [Pace(*pace) for pace in paces]
+def test_never_do_all_channels_hold_back(channels: list[Pace], size: int, more: int) -> None:
     assert any(may_take(channel, size, size + more, channels) for channel in channels)
 
 
