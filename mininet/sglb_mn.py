@@ -82,6 +82,7 @@ class P4Switch(Switch):
     """
 
     made = 0
+    started: ClassVar[set[str]] = set()
 
     def __init__(
         self,
@@ -146,7 +147,10 @@ class P4Switch(Switch):
             )
 
     def start(self, _controllers):
-        """Begins to start; `batchStartup` waits, so that all start side by side."""
+        """Begins to start; `batchStartup` waits, so that all start side by side.
+
+        But the first with a program compiles it alone: the others find what it has kept.
+        """
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -157,6 +161,9 @@ class P4Switch(Switch):
             # Or the kernel of this namespace would speak on the links, too.
             self.cmd(f"sysctl -qw net.ipv6.conf.{intf.name}.disable_ipv6=1")
         self.launch(self.command())
+        if self.program not in self.started:
+            self.wait_ready(time.monotonic() + START_TIMEOUT_S)
+            self.started.add(self.program)
 
     def connected(self):
         """Whether the process runs and takes P4Runtime sessions."""
@@ -342,15 +349,16 @@ class FileTopo(Topo):
         for name, params in data["switches"].items():
             program = (programs or {}).get(name) or params.get("program")
             held = (entries or {}).get(name) or params.get("runtime_json")
-            self.addSwitch(
-                name,
-                program=str(root / program) if program else None,
-                entries=str(root / held) if held else None,
-                device_id=params.get("device_id"),
-                cpu_port=int(params.get("cpu_port", 510)),
-                log_dir=log_dir,
-                pcap=pcap,
-            )
+            told = {
+                "program": str(root / program) if program else None,
+                "entries": str(root / held) if held else None,
+                "device_id": params.get("device_id"),
+                "cpu_port": params.get("cpu_port"),
+                "log_dir": log_dir,
+                "pcap": pcap or None,
+            }
+            # What the file leaves open is the switch's, or `--switch sglb,...`'s to say.
+            self.addSwitch(name, **{k: v for k, v in told.items() if v is not None})
         for name, params in data["hosts"].items():
             self.addHost(
                 name,
@@ -455,7 +463,7 @@ def run_lab(options):
         for switch in net.switches:
             info(f"{switch.describe()}\n")
         if options.test == "pingall":
-            return 1 if net.pingAll() else 0
+            return 1 if net.pingAll(timeout="3") else 0
         if options.test is None:
             CLI(net, script=options.script)
         return 0
