@@ -130,7 +130,9 @@ def savings_command(
 ) -> None:
     """Tell how many GPU-hours network failover saves in a training run, and what that assumes.
 
-    Keys of FILE are the options with _ for -, and `faults`: see docs/savings.md.
+    Keys of FILE are the options with _ for -, and `faults`: see docs/savings.md. As everywhere,
+    ends with 1 for a mistake in a file or in what an option says, with 2 for a command line that cannot
+    be read.
     """
     given = {
         "gpus": gpus,
