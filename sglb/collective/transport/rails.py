@@ -1,8 +1,8 @@
 """Rails: the local addresses over which a rank reaches its peers, and their carrier.
 
 `RECCL_RAILS` names interfaces or addresses, in the same order on every rank. Without it every
-interface with an IPv4 address that is up counts, except loopback, bridges of containers and virtual
-machines; with none left, loopback.
+interface with an address that is up counts once, by an IPv4 address if it has one, else by a global IPv6
+one; except loopback, bridges of containers and virtual machines. With none left, loopback.
 """
 
 from __future__ import annotations
@@ -51,8 +51,11 @@ def find_rails(names: tuple[str, ...]) -> list[Rail]:
     held = list(_addresses())
     if names:
         return [_named(name, held) for name in names]
-    found = [rail for rail in held if not rail.device.startswith(_NOT_RAILS) and _up(rail.device)]
-    return found or [Rail("lo", "127.0.0.1", "lo", 8)]
+    first: dict[str, Rail] = {}
+    for rail in held:
+        if not rail.device.startswith(_NOT_RAILS) and _up(rail.device):
+            first.setdefault(rail.device, rail)
+    return list(first.values()) or [Rail("lo", "127.0.0.1", "lo", 8)]
 
 
 def _named(name: str, held: list[Rail]) -> Rail:

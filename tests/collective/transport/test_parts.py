@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sglb.collective.transport import Settings, SettingsError
+from sglb.collective.transport import Settings, SettingsError, rails
 from sglb.collective.transport.balance import may_take
 from sglb.collective.transport.failback import Comeback
 from sglb.collective.transport.failover import parse_tcp_info
 from sglb.collective.transport.places import pair_rails
-from sglb.collective.transport.rails import Rail, parse_link_messages
+from sglb.collective.transport.rails import Rail, find_rails, parse_link_messages
 from sglb.collective.transport.rendezvous import RailRecord
 
 
@@ -164,3 +164,20 @@ def test_settings_come_from_the_environment_and_options_win() -> None:
 def test_settings_that_make_no_sense_are_named(environ, options, words) -> None:
     with pytest.raises(SettingsError, match=words):
         Settings.from_env(environ, **options)
+
+
+def test_an_interface_is_one_rail_whatever_addresses_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = [
+        Rail("lo", "127.0.0.1", "lo", 8),
+        Rail("eth0", "10.0.0.1", "eth0", 24),
+        Rail("eth0", "2001:db8::1", "eth0", 64),
+        Rail("eth1", "2001:db8:1::1", "eth1", 64),
+        Rail("eth2", "10.0.2.1", "eth2", 24),
+    ]
+    monkeypatch.setattr(rails, "_addresses", lambda: iter(held))
+    monkeypatch.setattr(rails, "_up", lambda device: device != "eth2")
+    assert [rail.address for rail in find_rails(())] == ["10.0.0.1", "2001:db8:1::1"]
+    named = find_rails(("2001:db8::1", "eth0"))
+    assert [rail.address for rail in named] == ["2001:db8::1", "10.0.0.1"]
