@@ -66,9 +66,9 @@ def test_the_transcripts_of_the_docs(
     assert [plain(line) for line in found.stderr.splitlines()] == [plain(line) for line in expected]
 
 
-def test_a_clos_with_rates_that_the_switches_shape(tmp_path: Path) -> None:
-    """Also names a switch's log: it begins with the command."""
-    topo = "clos3,2,1,1,1,1,bw=20,policy=ecmp"
+def test_a_fabric_with_rates_that_the_switches_shape(tmp_path: Path) -> None:
+    """A switch's log begins with the command."""
+    topo = "leafspine,2,1,bw=20,policy=ecmp"
     switch = f"sglb,log_dir={tmp_path}"
     options = ["--topo", topo, "--switch", switch, "--controller", "none", "--test", "pingall"]
     found = run(["mn", "--custom", str(NODES), *options], tmp_path)
