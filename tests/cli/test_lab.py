@@ -1,0 +1,226 @@
+"""`sglb export`, `load` and `tutorial` as a user types them; Mininet itself is in tests/mininet."""
+
+from __future__ import annotations
+
+import json
+import queue
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import pytest
+from finsy import P4Schema
+from finsy.proto import U128, p4r, p4r_grpc
+
+from sglb.cli import main
+from sglb.p4.compiler import compile as compile_p4
+from sglb.switch import runtime_file
+from sglb.switch.p4runtime.load import load
+from sglb.switch.p4runtime.status import Code, P4RuntimeError
+
+ROOT = Path(__file__).parents[2]
+EXERCISE = ROOT / "tests" / "mininet" / "exercise"
+PROGRAM = EXERCISE / "campus.p4"
+ENTRIES = EXERCISE / "s1-runtime.json"
+COMMAND = [sys.executable, "-c", "from sglb.cli import main; main()"]
+
+
+@dataclass
+class Answer:
+    code: int
+    out: str
+    err: str
+
+
+Sglb = Callable[..., Answer]
+
+
+@pytest.fixture
+def sglb(capsys: pytest.CaptureFixture[str]) -> Sglb:
+    """Runs the command in this process."""
+
+    def call(*arguments: object) -> Answer:
+        with pytest.raises(SystemExit) as ended:
+            main([str(a) for a in arguments])
+        out, err = capsys.readouterr()
+        code = ended.value.code
+        return Answer(code if isinstance(code, int) else 0, out, err)
+
+    return call
+
+
+# --- export ---
+
+
+def test_export_writes_a_file_a_switch(sglb: Sglb, tmp_path: Path) -> None:
+    answer = sglb("export", "clos3,2,1,1,1,1", tmp_path / "new")
+    assert answer == Answer(0, f"{tmp_path}/new/topology.json: 5 switches, 2 hosts\n", "")
+    names = ("leaf0", "leaf1", "spine0", "spine1", "core0")
+    assert {p.name for p in (tmp_path / "new").iterdir()} == {
+        "topology.json",
+        *(f"{name}-runtime.json" for name in names),
+    }
+
+
+def test_export_takes_a_scenario(sglb: Sglb, tmp_path: Path) -> None:
+    answer = sglb("export", ROOT / "examples" / "healthy.yaml", tmp_path, "--mbps", 10)
+    assert answer.out == f"{tmp_path}/topology.json: 8 switches, 16 hosts\n"
+    links = json.loads((tmp_path / "topology.json").read_text())["links"]
+    assert {tuple(link[2:]) for link in links} == {("0", 10.0)}
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("leafspine", "leafspine: write a scenario file (.yaml), or leafspine,LEAVES,SPINES,"),
+        ("ring,3", "ring,3: write a scenario file"),
+        ("leafspine,2", "leafspine,2: leafspine takes 3 numbers: leaves, spines, hosts_per_leaf"),
+        ("leafspine,0,2", "leafspine,0,2"),
+        ("nowhere.yaml", "nowhere.yaml"),
+    ],
+)
+def test_export_tells_what_is_no_fabric(
+    what: str, message: str, sglb: Sglb, tmp_path: Path
+) -> None:
+    answer = sglb("export", what, tmp_path)
+    assert answer.code == 1
+    assert message in answer.err
+    assert "bug" not in answer.err
+
+
+def test_export_is_for_policies_that_tables_are_enough_for(sglb: Sglb, tmp_path: Path) -> None:
+    answer = sglb("export", "leafspine,2,2", tmp_path, "--policy", "glb")
+    assert answer.code == 1
+    assert "--policy glb: choose one of ecmp, flowlet, spray" in answer.err
+
+
+# --- load ---
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """A switch of three ports that runs the program and holds nothing."""
+    command = [*COMMAND, "switch", str(PROGRAM), "--ports", "3", "--grpc", "127.0.0.1:0"]
+    process = subprocess.Popen(
+        [*command, "--device-id", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        match = re.match(r"P4Runtime on (\S+), device 0,", process.stdout.readline())
+        assert match, process.stderr and process.stderr.read()
+        yield match[1]
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def test_load_writes_and_says_what_a_switch_refuses(address: str, sglb: Sglb) -> None:
+    options = ("--grpc", address, "--device-id", 0)
+    answer = sglb("load", PROGRAM, ENTRIES, *options)
+    assert answer == Answer(0, f"{address}: 4 entries written\n", "")
+    program = compile_p4(PROGRAM)
+    updates = runtime_file.read(ENTRIES, P4Schema(program.p4info))
+    # The default can be written again, the others are there. A new pipeline would begin empty.
+    with pytest.raises(P4RuntimeError) as told:
+        load(address, 0, program.p4info, b"", [*updates, *updates])
+    lines = str(told.value).splitlines()
+    assert lines[0] == (
+        f"UNKNOWN: {address}: writing entries: 3 of 8 updates failed; first [5]: "
+        "table CampusIngress.routes has an entry [hdr.ipv4.dst=0xa000101/32] already"
+    )
+    assert [line.split(":")[0:2] for line in lines[1:]] == [
+        ["  update 5, INSERT table_entry", " ALREADY_EXISTS"],
+        ["  update 6, INSERT table_entry", " ALREADY_EXISTS"],
+        ["  update 7, INSERT packet_replication_engine_entry", " ALREADY_EXISTS"],
+    ]
+
+
+def test_load_asks_who_it_shall_ask(address: str, sglb: Sglb) -> None:
+    answer = sglb("load", PROGRAM, ENTRIES, "--grpc", address, "--device-id", 7)
+    assert answer.code == 1
+    assert answer.err.startswith(f"error: NOT_FOUND: {address}: asking to be primary: ")
+
+
+def test_load_leaves_another_controllers_switch_alone(address: str) -> None:
+    program = compile_p4(PROGRAM)
+    load(address, 0, program.p4info, b"", [], election_id=9)
+    with grpc.insecure_channel(address) as channel:
+        asked = p4r.MasterArbitrationUpdate(election_id=U128.encode(20))
+        requests: queue.SimpleQueue[p4r.StreamMessageRequest | None] = queue.SimpleQueue()
+        requests.put(p4r.StreamMessageRequest(arbitration=asked))
+        stream = p4r_grpc.P4RuntimeStub(channel).StreamChannel(iter(requests.get, None))
+        next(stream)
+        with pytest.raises(P4RuntimeError) as told:
+            load(address, 0, program.p4info, b"", [])
+        assert told.value.code is Code.PERMISSION_DENIED
+        assert f"{address}: another controller is primary (election id 20)" in str(told.value)
+        stream.cancel()
+        requests.put(None)
+
+
+def test_load_tells_when_nobody_answers() -> None:
+    program = compile_p4(PROGRAM)
+    with pytest.raises(P4RuntimeError, match=r"127\.0\.0\.1:1: nobody answers within 0\.1 s"):
+        load("127.0.0.1:1", 1, program.p4info, b"", [], timeout_s=0.1)
+
+
+# --- entries of a switch ---
+
+
+def test_a_switch_refuses_entries_that_do_not_fit(sglb: Sglb, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text('{"table_entries": [{"table": "nope"}]}')
+    answer = sglb("switch", PROGRAM, "--ports", 3, "--entries", tmp_path / "bad.json")
+    assert answer.code == 1
+    assert answer.err.startswith(
+        f"{tmp_path}/bad.json: table_entries[0]: the program has no table 'nope'"
+    )
+    answer = sglb("switch", "--ports", 3, "--entries", ENTRIES)
+    assert answer.err == "error: --entries needs PROGRAM.p4: without it no table is known\n"
+
+
+# --- tutorial ---
+
+
+@pytest.fixture
+def exercise(tmp_path: Path) -> Path:
+    shutil.copytree(EXERCISE, tmp_path / "exercise")
+    return tmp_path / "exercise"
+
+
+def test_an_exercise_is_checked_before_anything_starts(exercise: Path, sglb: Sglb) -> None:
+    entries = exercise / "s2-runtime.json"
+    entries.write_text(entries.read_text().replace("CampusIngress.forward", "forwards", 1))
+    answer = sglb("tutorial", exercise)
+    assert answer.code == 1
+    assert answer.err.startswith(f"{entries}: table_entries[1]: the program has no action")
+    entries.unlink()
+    assert (
+        sglb("tutorial", exercise).err == f"{entries}: cannot be read: No such file or directory\n"
+    )
+
+
+def test_an_exercise_without_a_topology_or_program_is_told(exercise: Path, sglb: Sglb) -> None:
+    (exercise / "campus.p4").rename(exercise / "other.p4")
+    answer = sglb("tutorial", exercise)
+    assert answer.err == (
+        f"error: {exercise}/topology.json: switch s1 runs build/campus.json, but {exercise} has no "
+        "source of that name\n"
+    )
+    for name in ("pod", "triangle"):
+        (exercise / name).mkdir()
+        shutil.copy(exercise / "topology.json", exercise / name)
+    (exercise / "topology.json").unlink()
+    answer = sglb("tutorial", exercise)
+    assert answer.err.startswith(f"error: {exercise}: has several topologies, choose with --topo: ")
+    (exercise / "Makefile").write_text("TOPO = pod/topology.json\n")
+    assert f"{exercise}/pod/topology.json: switch s1 runs" in sglb("tutorial", exercise).err
+    shutil.rmtree(exercise / "pod")
+    shutil.rmtree(exercise / "triangle")
+    assert sglb("tutorial", exercise).err.endswith(
+        "has no topology.json, here or in a folder of it\n"
+    )
