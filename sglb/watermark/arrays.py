@@ -33,11 +33,11 @@ class Rules(NamedTuple):
 class Net(NamedTuple):
     """What all settings of a batch share.
 
-    Of flow f: strands `flow_at[f]` to `flow_at[f + 1]`, source, number, line rate, first step and size
-    (inf: endless). Of a strand: queue, ingress, the strand before (-1: a source), steps since then, steps
-    until the sender reacts to its marks. Of queues and sources: what pauses them (an ingress, or -1),
-    rate of one, and how many a source is. Of an ingress: switch, number, steps until its peer obeys,
-    whether it pauses at all, steps that a pause lasts (0: until it is called off).
+    Of flow f: strands `flow_at[f]` to `flow_at[f + 1]`, source, number, line rate, first step, size
+    (inf: endless). Of a strand: queue, ingress, the strand before (-1: a source), steps since then,
+    steps until the sender reacts to its marks. Of queues and sources: what pauses them (an ingress, or
+    -1), rate of one, and how many a source is. Of an ingress: switch, number, steps until its peer
+    obeys, whether it pauses at all, steps that a pause lasts (0: until it is called off).
     """
 
     flow_at: Ints
@@ -105,6 +105,7 @@ class Work(NamedTuple):
     pace: Floats
     cut: Floats
     goal: Floats
+    chance: Floats
     up: Floats
     rise: Floats
     before: Floats
@@ -125,6 +126,7 @@ class Flat(NamedTuple):
     pace: Floats
     cut: Floats
     goal: Floats
+    chance: Floats
     up: Floats
     rise: Floats
 

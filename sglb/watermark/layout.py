@@ -83,7 +83,8 @@ class Timing:
     def sample_times_us(self) -> Floats:
         """Shape (S,)."""
         every = self.sample_every
-        return np.arange(1, self.steps // every + 1) * every * self.step_us
+        numbers = np.arange(1, self.steps // every + 1, dtype=np.float64)
+        return numbers * every * self.step_us
 
 
 def rules(network: Network, timing: Timing) -> Rules:
@@ -91,9 +92,10 @@ def rules(network: Network, timing: Timing) -> Rules:
     config = network.dcqcn
     cnp_us = max(config.cnp_interval_ps, config.decrease_interval_ps, 1) / PS_PER_US
     packet_bits = network.packet_bytes * 8
+    # All of them floats: an int would have the step compiled anew for it.
     return Rules(
-        dt=timing.step_us,
-        packet_bytes=network.packet_bytes,
+        dt=float(timing.step_us),
+        packet_bytes=float(network.packet_bytes),
         cnp_us=cnp_us,
         alpha_us=config.alpha_timer_ps / PS_PER_US,
         timer_us=config.timer_ps / PS_PER_US,
@@ -109,8 +111,7 @@ def rules(network: Network, timing: Timing) -> Rules:
 def net(network: Network, timing: Timing) -> Net:
     """The network's numbers. Raises `WatermarkError` for a delay that is shorter than the step."""
     numbers = {
-        kind: {part.name: i for i, part in enumerate(parts)}
-        for kind, parts in network.parts()
+        kind: {part.name: i for i, part in enumerate(parts)} for kind, parts in network.parts()
     }
     strands = [
         (f, hop, place)
@@ -120,7 +121,7 @@ def net(network: Network, timing: Timing) -> Net:
     ends = np.cumsum([0, *(len(flow.hops) for flow in network.flows)])
     pauser = {ingress.pauses: i for i, ingress in enumerate(network.ingresses) if ingress.pfc}
     step = timing.step_us
-    pause_steps = 0.0 if network.pause_us is None else max(1.0, round(network.pause_us / step))
+    pause_steps = 0.0 if network.pause_us is None else float(max(1, round(network.pause_us / step)))
     return Net(
         flow_at=_ints(ends),
         flow_source=_ints(numbers["source"][flow.source] for flow in network.flows),
@@ -158,11 +159,11 @@ def net(network: Network, timing: Timing) -> Net:
 
 
 def _ints(values: object) -> Ints:
-    return np.array(list(values), dtype=np.int64)  # type: ignore[call-overload,no-any-return]
+    return np.array(list(values), dtype=np.int64)  # type: ignore[call-overload]
 
 
 def _floats(values: object) -> Floats:
-    return np.array(list(values), dtype=np.float64)  # type: ignore[call-overload,no-any-return]
+    return np.array(list(values), dtype=np.float64)  # type: ignore[call-overload]
 
 
 def _rates(values_gbps: object) -> Floats:
@@ -193,9 +194,7 @@ def _whole(steps: float) -> float:
 def marks(network: Network, settings: Sequence[Setting]) -> Marks:
     """A batch's watermarks, a lane a setting. Raises `WatermarkError` that names the setting."""
     lanes = len(settings)
-    of = [
-        [_of_switch(setting, switch.name) for setting in settings] for switch in network.switches
-    ]
+    of = [[_of_switch(setting, switch.name) for setting in settings] for switch in network.switches]
     numbers = {switch.name: i for i, switch in enumerate(network.switches)}
 
     def values(switches: Sequence[str], key: str) -> Floats:
@@ -243,10 +242,8 @@ def _of_switch(setting: Setting, name: str) -> Watermarks:
 
 def slots(made: Net) -> int:
     """History that the longest delay needs, in steps."""
-    longest = max(
-        made.strand_delay.max(), made.strand_feedback.max(), float(made.ingress_delay.max())
-    )
-    return math.ceil(longest) + _SPARE_SLOTS
+    delays = (made.strand_delay, made.strand_feedback, made.ingress_delay)
+    return math.ceil(max(float(delay.max()) for delay in delays)) + _SPARE_SLOTS
 
 
 def state(network: Network, made: Net, lanes: int) -> State:
@@ -276,7 +273,7 @@ def state(network: Network, made: Net, lanes: int) -> State:
 def work(made: Net, lanes: int) -> Work:
     """Room for a step."""
     flows, strands, queues, ingresses, _ = _sizes(made)
-    rows = [flows] * 7 + [strands] * 2 + [queues] * 2 + [ingresses] * 3 + [made.source_rate.size]
+    rows = [flows] * 8 + [strands] * 2 + [queues] * 2 + [ingresses] * 3 + [made.source_rate.size]
     return Work(*(np.zeros((count, lanes)) for count in rows))
 
 
@@ -289,9 +286,11 @@ def tally(made: Net, lanes: int) -> Tally:
     """Nothing found yet."""
     flows, strands, queues, ingresses, _ = _sizes(made)
     samples = made.steps // made.sample_every
+    by_queue = {name: np.zeros((queues, lanes)) for name in Tally._fields[:5]}
+    by_ingress = {name: np.zeros((ingresses, lanes)) for name in Tally._fields[5:8]}
     return Tally(
-        *(np.zeros((queues, lanes)) for _ in range(5)),
-        *(np.zeros((ingresses, lanes)) for _ in range(3)),
+        **by_queue,
+        **by_ingress,
         lost=np.zeros((strands, lanes)),
         done=np.full((flows, lanes), -1.0),
         passed_then=np.zeros((strands, lanes)),

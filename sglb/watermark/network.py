@@ -6,8 +6,8 @@ one source or queue at the other end of its link. A flow goes from its source ov
 says into which queue, by which ingress, how long after leaving the hop before (`link_us`), and how long
 after a mark there its sender reacts (`feedback_us`: to the receiver, up to it, and back).
 
-`count` of a flow, its source and an ingress makes that many of them that are all alike: they then cost as
-much as one.
+`count` of a flow, its source and an ingress makes that many of them that are all alike: they then cost
+as much as one.
 """
 
 from __future__ import annotations
@@ -282,7 +282,12 @@ def incast(
         ),
         flows=tuple(
             Flow(
-                f"flow{i}", f"host{i}", (hop[i],), each, size_bytes=size_bytes, start_gbps=start_gbps
+                f"flow{i}",
+                f"host{i}",
+                (hop[i],),
+                each,
+                size_bytes=size_bytes,
+                start_gbps=start_gbps,
             )
             for i in range(number)
         ),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sglb.watermark import layout
-from sglb.watermark.arrays import Floats, Net, Rules, State, Tally
+from sglb.watermark.arrays import Floats, Marks, Net, Rules, State, Tally
 from sglb.watermark.errors import WatermarkError
 from sglb.watermark.layout import Setting, Timing
 from sglb.watermark.network import Network
@@ -19,6 +19,7 @@ from sglb.watermark.network import Network
 LANES = 16
 #: Samples of a block of lanes are kept in memory until its percentiles are known.
 MAX_SAMPLE_BYTES = 1 << 31
+_USUAL = Timing()
 _GBPS_PER_BYTES_US = 1 / layout.BYTES_US_PER_GBPS
 
 
@@ -36,8 +37,8 @@ class Trace:
 class FluidResult:
     """What became of each setting; the first axis is the setting (B), in the order they were given.
 
-    Averages, percentiles and counters are of the time from `measure_from_us` on. Axes: F flows, Q queues,
-    G ingresses, in the network's order; what counts several (`count`) is told for one of them.
+    Averages, percentiles and counters are of the time from `measure_from_us` on. Axes: F flows, Q
+    queues, G ingresses, in the network's order; what counts several (`count`) is told for one of them.
 
     Attributes:
         throughput_gbps: (B, F) what left the last queue.
@@ -87,7 +88,7 @@ Progress = Callable[[int, int], None]
 def solve(
     network: Network,
     settings: Sequence[Setting],
-    timing: Timing = Timing(),
+    timing: Timing = _USUAL,
     *,
     trace: bool = False,
     workers: int | None = None,
@@ -95,8 +96,8 @@ def solve(
 ) -> FluidResult:
     """Solve a network for each setting; the results are the same for any batch and any `workers`.
 
-    `workers` threads (one a processor) each advance `LANES` settings at a time; `progress` hears how many
-    settings of how many are done. Raises `WatermarkError`.
+    `workers` threads (one a processor) each advance `LANES` settings at a time; `progress` hears how
+    many settings of how many are done. Raises `WatermarkError`.
     """
     if not settings:
         raise WatermarkError("there is no setting to solve for")
@@ -145,7 +146,7 @@ def _block(
     network: Network,
     made: Net,
     rules: Rules,
-    marks: layout.Marks,
+    marks: Marks,
     lanes: int,
     trace: bool,
 ) -> dict[str, Floats]:
