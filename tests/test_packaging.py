@@ -23,14 +23,15 @@ def test_every_package_and_program_folder_is_listed() -> None:
     code = {p.replace("/", ".") for p in _folders("sglb", "*.py") | _folders("controller", "*.py")}
     headers = {p.replace("/", ".") for p in _folders("sglb", "*.p4")}
     programs = {f"sglb.{p}".replace("/", ".") for p in _folders("p4src", "*.p4")}
-    assert listed - {"sglb.p4src"} == code | headers | programs
+    nodes = {f"sglb.{p}" for p in _folders("mininet", "*.py")}
+    assert listed - {"sglb.p4src"} == code | headers | programs | nodes
 
 
 def test_an_installed_wheel_compiles_its_own_program_from_anywhere(tmp_path: Path) -> None:
     """Built from a copy, unpacked beside the tree's dependencies, run from another folder."""
     copy = tmp_path / "tree"
     skip = shutil.ignore_patterns("__pycache__", ".*", "*.egg-info")
-    for name in ("sglb", "controller", "p4src"):
+    for name in ("sglb", "controller", "mininet", "p4src"):
         shutil.copytree(ROOT / name, copy / name, ignore=skip)
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, copy / name)
@@ -47,6 +48,7 @@ def test_an_installed_wheel_compiles_its_own_program_from_anywhere(tmp_path: Pat
     check = (
         "import sys; sys.path.insert(0, sys.argv[1]); import sglb, sglb.programs; "
         "assert sglb.__file__.startswith(sys.argv[1]), sglb.__file__; "
+        "assert sglb.programs.mininet().is_relative_to(sys.argv[1]); "
         "from sglb.cli import main; main(['check', str(sglb.programs.glb())])"
     )
     found = subprocess.run(

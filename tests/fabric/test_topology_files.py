@@ -59,6 +59,16 @@ def test_p4lang_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "delay_ps"), [("0", 0), ("15", 15_000_000), ("2ms", 2_000_000_000)]
+)
+def test_p4lang_latency_without_a_unit_is_us(text: str, delay_ps: int) -> None:
+    """As `tc` takes it; the tutorials write "0"."""
+    links = [["h1", "s1-p1", text], ["h22", "s1-p2"]]
+    found = _parse({**P4LANG, "links": links}).topology.links
+    assert found[0].spec.delay_ps == delay_ps
+
+
+@pytest.mark.parametrize(
     ("key", "value", "said"),
     [
         ("links", {}, "t.json: links must be a list"),
