@@ -8,10 +8,10 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from finsy import P4MeterConfig, P4MeterEntry
 from finsy.proto import p4r
@@ -99,7 +99,7 @@ class _Agent:
         self._up: set[int] = set()
         self._news = NewsServer(view.folder / f"{self._name}.sock", self._marked, self._clear)
 
-    def tasks(self) -> Iterator[object]:
+    def tasks(self) -> Iterator[Coroutine[Any, Any, None]]:
         """What has to run."""
         yield self._service.run()
         yield self._serve()
@@ -148,7 +148,7 @@ class _Agent:
         self._agent.start()
 
     def _told_rates(self) -> list[P4MeterEntry]:
-        """How often heartbeats on a marked link reach the agent, which is to hear of other things too."""
+        """How often heartbeats on a marked link reach the agent, which hears of other things too."""
         rate = {"cir": _BEATS_PER_S, "cburst": _BEATS, "pir": _BEATS_PER_S, "pburst": _BEATS}
         return [
             P4MeterEntry("beats_told", index=port, config=P4MeterConfig(**rate))

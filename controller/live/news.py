@@ -99,8 +99,8 @@ class NewsServer:
                     _log.warning("a controller said %r", line[:80])
                 else:
                     self._clear(port)
-        except (ConnectionError, ValueError):
-            pass
+        except (ConnectionError, ValueError, asyncio.CancelledError):
+            pass  # asyncio cancels it at the end, and would log that
         finally:
             self._writers.discard(writer)
             writer.close()

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from sglb.cli import words
-from sglb.fabric.report import PolicyReport, RunReport, SplitReport
+from sglb.fabric.live.scaled import scaled
+from sglb.fabric.report import LossWindow, PolicyReport, RunReport, SplitReport
 from sglb.fabric.scenario import Scenario
 
 #: Columns of what goes to a file or a pipe, where nothing is to be broken at 80.
@@ -143,6 +144,9 @@ def _columns(report: RunReport) -> list[_Column]:
 
 def show(scenario: Scenario, report: RunReport, console: Console) -> None:
     """Print title, table, footnotes and assumptions."""
+    found = next((p.live for p in report.policies.values() if p.live is not None), None)
+    if found is not None:
+        scenario = scaled(scenario, found.rate_scale)
     console.print(Text(report.name, style="bold"), Text(f"(seed {report.seed})"))
     for name, text in (
         ("fabric", words.fabric(scenario.topology)),
@@ -156,10 +160,10 @@ def show(scenario: Scenario, report: RunReport, console: Console) -> None:
     for number, column in enumerate(columns, 1):
         table.add_column(f"{column.heading} [dim]{number}[/]", justify="right", no_wrap=True)
     best = [_best(column, report) for column in columns]
-    for found in report.policies.values():
-        cells = [found.policy]
+    for row in report.policies.values():
+        cells = [row.policy]
         for column, smallest in zip(columns, best, strict=True):
-            text = column.show(found)
+            text = column.show(row)
             is_best = text == smallest
             pad = "" if smallest is None else " "
             cells.append(f"[bold green]{text}*[/]" if is_best else text + pad)
@@ -172,10 +176,42 @@ def show(scenario: Scenario, report: RunReport, console: Console) -> None:
     if any(smallest is not None for smallest in best):
         console.print("* best of the column", highlight=False)
     console.print()
-    console.print("All times are virtual; what they assume:", highlight=False)
-    for fact in words.assumptions(scenario):
+    if found is None:
+        console.print("All times are virtual; what they assume:", highlight=False)
+        facts = words.assumptions(scenario)
+    else:
+        console.print("All times are real; what they stand on:", highlight=False)
+        facts = words.live_assumptions(scenario, found.target)
+    for fact in facts:
         console.print(f"- {escape(fact)}", highlight=False)
     _show_roles(report, console)
+    _show_losses(report, console)
+
+
+def _show_losses(report: RunReport, console: Console) -> None:
+    """What each fault of a live run cost, and how exactly that is known."""
+    lines = [
+        f"  {p.policy}, {window.fault}: {_losses(window)}"
+        for p in report.policies.values()
+        if p.live is not None
+        for window in p.live.windows
+    ]
+    if lines:
+        console.print()
+        console.print("Lost because of a fault:", highlight=False)
+        for line in lines[:_MAX_ROLES]:
+            console.print(escape(line), highlight=False)
+
+
+def _losses(window: LossWindow) -> str:
+    step = "none" if window.step_us is None else f"one every {_time(window.step_us)} us"
+    passed = f"packets that it could touch: {step}"
+    if window.first_us is None or window.last_us is None:
+        return f"nothing ({passed})"
+    return (
+        f"{window.data_lost:,} data packets and {window.probes_lost:,} probes, sent from "
+        f"{_time(window.first_us)} to {_time(window.last_us)} us after the cut ({passed})"
+    )
 
 
 def _best(column: _Column, report: RunReport) -> str | None:

@@ -137,6 +137,27 @@ def assumptions(scenario: Scenario) -> list[str]:
     ]
 
 
+def live_assumptions(scenario: Scenario, target: str) -> list[str]:
+    """What the figures of a run on real packets stand on; `scenario` is in real time."""
+    model = scenario.model
+    live, sync, slow, host = model.live, model.syncmesh, model.control_plane, model.transport
+    thread = "real-time threads" if live.realtime else "ordinary threads"
+    switches = f"sglb switch, data planes as {thread}" if target == "live" else "simple_switch_grpc"
+    return [
+        f"links: {links(scenario.topology)} (all rates divided by {live.rate_scale:,}), veth pairs",
+        f"switches: {switches}, queue limit {size(model.switch.queue_bytes)}, port down as the kernel "
+        "tells it",
+        f"heartbeats (glb): every {number(sync.heartbeat_us)} us, {sync.missed_count} missed are a "
+        "dead link",
+        f"routing (slow path): failure detection {number(slow.failure_detection_ms)} ms, reaction "
+        f"{number(slow.reaction_ms)} ms, restoring {number(slow.restore_ms)} ms on top of what the "
+        "controller's process takes",
+        f"hosts: RoCEv2 with {host.recovery.replace('_', ' ')}, MTU {host.mtu_bytes} B, "
+        f"{_window(host)}, timeout {number(host.rto_us)} us; {live.probes_per_s:,} probes a second",
+        "all processes share this machine: when its processors are busy, completion times grow",
+    ]
+
+
 def _window(host: TransportBlock) -> str:
     if host.window_packets is None:
         return "no window"

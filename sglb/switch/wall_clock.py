@@ -76,13 +76,19 @@ class WallClock:
 
     def _run(self) -> None:
         self._timer = None
-        # What callbacks add for right now waits for the next round, so that sockets get their turn.
+        # What callbacks add for right now waits for the next round, so that sockets get their turn. All
+        # that is due is taken first: one that keeps asking for the past must not stand before the others.
         limit_ps = self.now_ps
-        last = self._seq
+        due: list[tuple[int, int, VirtualHandle]] = []
+        while self._heap and self._heap[0][0] <= limit_ps:
+            due.append(heapq.heappop(self._heap))
+        due.reverse()
         try:
-            while self._heap and self._heap[0][0] <= limit_ps and self._heap[0][1] <= last:
-                fn, args = heapq.heappop(self._heap)[2]._take()
+            while due:
+                fn, args = due.pop()[2]._take()
                 if fn is not None:
                     fn(*args)
         finally:
+            for left in due:
+                heapq.heappush(self._heap, left)
             self._arm()

@@ -33,16 +33,18 @@ from sglb.fabric.live.processes import Process, ProcessSpec, end_all, failed, st
 from sglb.fabric.live.traffic import NAME as TRAFFIC
 from sglb.fabric.live.traffic import Progress, TrafficProcess, TrafficResult
 from sglb.fabric.scenario import Scenario
-from sglb.fabric.topology import Edge, Link
-from sglb.switch.clock import PS_PER_NS, PS_PER_US
+from sglb.fabric.topology import Link
+from sglb.switch.clock import PS_PER_NS, PS_PER_S, PS_PER_US
 
 _MTU_BYTES: Final = 9_216
 _FIRST_INDEX: Final = 10  #: of interfaces; below are the kernel's own
 _READY_S: Final = 60.0
 _LOOK_S: Final = 0.01
+_SETTLE_S: Final = 1.0
 _LEAD_NS: Final = 300_000_000  #: from the traffic's start until time 0
 _TRAFFIC_END_S: Final = 20.0
 _RESTART_S: Final = 0.2
+_PREPARE_S: Final = 0.1
 _TAP_BYTES: Final = 64
 _STAMP: Final = struct.Struct("=qq")
 
@@ -153,6 +155,8 @@ class LiveFabric:
         for spec in specs:
             self._run(spec)
         await self._until_ready(spec.name for spec in specs)
+        # So many processes that start at once can look like a fault to one another.
+        await asyncio.sleep(_SETTLE_S)
 
     async def _until_ready(self, names: Iterable[str]) -> None:
         deadline = time.monotonic() + _READY_S
@@ -249,26 +253,37 @@ class LiveFabric:
         for name in names:
             events += journal.read(self.view.journal(name), self.start_ns)
         events.sort(key=lambda event: event.time_ps)
+        text = "".join(f"{e.time_ps / PS_PER_US:.3f} us {e}\n" for e in events)
+        (self.view.folder / "all.events").write_text(text)
         return LiveRun(self.policy, traffic, events, switches, control, dict(self.restarts))
 
     # --- faults -----------------------------------------------------------------------------------
 
     async def _inject(self) -> None:
         for fault in self.scenario.faults:
-            await asyncio.sleep(max(0.0, (fault.time_ps - self.now_ps) / 1e12))
-            self.apply(fault)
+            await asyncio.sleep(max(0.0, self._left_s(fault) - _PREPARE_S))
+            cuts = self._receivers(fault)
+            await asyncio.sleep(max(0.0, self._left_s(fault)))
+            self._apply(fault, cuts)
+
+    def _left_s(self, fault: Fault) -> float:
+        return (fault.time_ps - self.now_ps) / PS_PER_S
 
     def apply(self, fault: Fault) -> None:
         """Does to the fabric what a fault says, now."""
+        self._apply(fault, self._receivers(fault))
+
+    def _apply(self, fault: Fault, cuts: list[socket.socket]) -> None:
         # The moment before: what happens because of it cannot be older.
         self._events.append(FaultInjected(self.now_ps, fault))
+        for cut in cuts:
+            with cut:
+                packets.filtered(cut, _swallowed(fault))
         for link in fault.links:
             if fault.kind is FaultKind.LINK_RATE:
                 self._set_rate(link, fault.rate_bps)
             else:
                 self._set_link(link, fault.kind is FaultKind.LINK_UP)
-        for edge in fault.edges:
-            self._filter(edge, _swallowed(fault))
         if fault.kind is FaultKind.SWITCH_DOWN:
             self._switch_down(fault.switch_id)
         elif fault.kind is FaultKind.SWITCH_UP:
@@ -317,23 +332,26 @@ class LiveFabric:
         if self.topology.by_id(other).is_host:
             self._order(TRAFFIC, {"link": [other, up]})
 
-    def _filter(self, edge: Edge, program: packets.Program | None) -> None:
-        """What a direction's receiver takes."""
-        node = self.topology.by_id(edge.dst)
-        if node.is_host:
-            packets.filtered(self._sockets[node.id], program)
-            return
-        process = self.processes.get(node.name)
-        if process is None:
-            return  # it is down and takes nothing
-        index = self.ends[node.id, edge.link.port(node.id)].index
-        found = False
-        for one in packets.packet_sockets_of(process.pid, index):
-            with one:
-                packets.filtered(one, program)
-                found = True
-        if not found:
-            raise LiveError(f"{node.name} has no packet socket on {edge.link.name} to be cut")
+    def _receivers(self, fault: Fault) -> list[socket.socket]:
+        """The sockets that receive what is sent in the directions of a fault.
+
+        To be found beforehand: looking for them takes longer than a fault may be late.
+        """
+        found = []
+        for edge in fault.edges:
+            node = self.topology.by_id(edge.dst)
+            if node.is_host:
+                found.append(self._sockets[node.id].dup())
+                continue
+            process = self.processes.get(node.name)
+            if process is None:
+                continue  # it is down and takes nothing
+            index = self.ends[node.id, edge.link.port(node.id)].index
+            theirs = list(packets.packet_sockets_of(process.pid, index))
+            if not theirs:
+                raise LiveError(f"{node.name} has no packet socket on {edge.link.name} to be cut")
+            found += theirs
+        return found
 
     # --- what is seen -----------------------------------------------------------------------------
 

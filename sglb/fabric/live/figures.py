@@ -47,6 +47,7 @@ _CUTS: Final = {
 #: Packets this old when something is cut may still be in a queue.
 _UNDER_WAY_PS: Final = PS_PER_S
 _ON_THE_WAY: Final = "on the way"
+_REFUSED: Final = "not taken by the host's interface"
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +268,7 @@ def summary(
             data_lost,
             max(0, transport.acks_sent - transport.acks_arrived),
             0,
-            {_ON_THE_WAY: data_lost} if data_lost else {},
+            _reasons(data_lost, traffic.refused),
         ),
         transport=transport,
         drops=drops,
@@ -285,6 +286,13 @@ def summary(
             run.restarts,
         ),
     )
+
+
+def _reasons(lost: int, refused: int) -> dict[str, int]:
+    """Where data packets were lost; what interfaces refused may be acknowledges and probes, too."""
+    refused = min(lost, refused)
+    found = {_ON_THE_WAY: lost - refused, _REFUSED: refused}
+    return {reason: count for reason, count in found.items() if count}
 
 
 def _switches(

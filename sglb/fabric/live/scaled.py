@@ -24,7 +24,7 @@ from sglb.fabric.schema import ScenarioModel
 from sglb.fabric.topology import Edge, Link, Topology
 
 #: Data packets a second that all hosts together may send: what one process can see to on a busy CPU.
-PACKETS_PER_S: Final = 6_000
+PACKETS_PER_S: Final = 4_000
 _STEPS: Final = (1, 2, 5)
 _US_PER_S: Final = 1_000_000
 

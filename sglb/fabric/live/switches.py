@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 #: Above whatever else is real time here, below the kernel's own.
 PRIORITY: Final = 20
-_READ_CHUNK: Final = 16
+_READ_CHUNK: Final = 4
 _DATAGRAM_BYTES: Final = 1 << 12
 
 

@@ -226,6 +226,7 @@ class _Traffic:
         self._probes: list[Sent] = []
         self._probe_arrivals: dict[int, int] = {}
         self._refused = 0
+        self._probing = True
         self._stop = asyncio.Event()
         self._driver = TrafficDriver(
             self._scenario.workload,
@@ -261,6 +262,7 @@ class _Traffic:
         await self._stop.wait()
         # What is under way may still arrive, and be no loss.
         end_ps = self._clock.now_ps
+        self._probing = False
         await asyncio.sleep(_LINGER_S)
         self._clock.stop()
         for fd in (orders.fileno(), *(s.fileno() for s in self._process.sockets.values())):
@@ -345,6 +347,8 @@ class _Traffic:
         self._clock.call_at(0, self._probe, cycle(pairs), PS_PER_S // rate, 0)
 
     def _probe(self, pairs: Iterator[tuple[int, int]], period_ps: int, number: int) -> None:
+        if not self._probing:
+            return
         src, dst = next(pairs)
         topology = self._scenario.topology
         port = FIRST_PORT + number % _SOURCE_PORTS
