@@ -35,6 +35,7 @@ _ACK_FRAMES = 64
 _ACK_BYTES = 256 << 10
 _RATE_SPAN_S = 0.01
 _FIRST_WINDOW_BYTES = 1 << 20
+_FIRST_DETOUR_BYTES = 256 << 10
 _MIN_WINDOW_BYTES = 1 << 20
 _MAX_WINDOW_BYTES = 256 << 20
 _MIN_CHUNK_BYTES = 64 << 10
@@ -148,10 +149,16 @@ class Channel:
         return max(min(most, int(self.rate * _CHUNK_S)), min(most, _MIN_CHUNK_BYTES))
 
     def window_bytes(self, window_s: float, most: int) -> int:
-        """How many bytes may be unacknowledged."""
+        """How many bytes may be unacknowledged.
+
+        On a way through a neighbour, which its own traffic may make slow, only what goes on soon:
+        the end of a message would wait for all that is still there.
+        """
         if not self.rate:
-            return _FIRST_WINDOW_BYTES
-        least = max(2 * self.chunk_bytes(most), _MIN_WINDOW_BYTES)
+            return _FIRST_DETOUR_BYTES if self.is_detour else _FIRST_WINDOW_BYTES
+        least = 2 * self.chunk_bytes(most)
+        if not self.is_detour:
+            least = max(least, _MIN_WINDOW_BYTES)
         return max(least, min(int(self.rate * window_s), _MAX_WINDOW_BYTES))
 
     def pump(self) -> bool:
