@@ -20,6 +20,7 @@ from sglb.cli.lab import export_command, load_command
 from sglb.cli.progress import RunProgress
 from sglb.cli.savings import savings_command
 from sglb.cli.serving import switch_command
+from sglb.cli.sonic import sonic_app
 from sglb.cli.table import FILE_WIDTH, show
 from sglb.cli.tutorial import tutorial_command
 from sglb.fabric.packet_trace import TraceRequest
@@ -274,6 +275,7 @@ app.command("load", no_args_is_help=True)(load_command)
 app.command("tutorial")(tutorial_command)
 app.command("savings")(savings_command)
 app.add_typer(collective_app)
+app.add_typer(sonic_app)
 
 
 @app.command("version")

@@ -19,6 +19,8 @@ from sglb.switch.errors import SwitchError
 from sglb.switch.p4runtime.status import P4RuntimeError
 from sglb.switch.pcap import PcapError
 from sglb.switch.runtime_file import RuntimeFileError
+from sglb.syncmesh.key_file import KeyFileError
+from sglb.watermark.sonic.errors import SonicError
 
 #: Exit statuses, beside 2 for a command line that makes no sense.
 FAILED = 1
@@ -35,9 +37,11 @@ _PLACED = (P4Errors, RuntimeFileError, SettingsError, SourceError)
 _PLAIN = (
     BoundError,
     ControlPlaneNotFoundError,
+    KeyFileError,
     LiveError,
     P4RuntimeError,
     PcapError,
+    SonicError,
     SwitchError,
     TraceRequestError,
     UnknownPolicyError,
