@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from finsy import Action, Match, P4TableEntry
 
@@ -10,6 +11,7 @@ from controller.layout import FabricLayout, Layout
 from sglb.fabric.scenario import Scenario, us_to_ps
 from sglb.syncmesh.config import AgentConfig, FabricPort, Heard, Timers
 from sglb.syncmesh.dataplane import A_SET_FABRIC, T_PORTS
+from sglb.syncmesh.key_file import read_key
 from sglb.syncmesh.messages import FabricKey
 from sglb.syncmesh.profiles import Allocation, allocate
 
@@ -27,10 +29,22 @@ def allocation_of(fabric: FabricLayout, switch_id: int, profiles: int) -> Alloca
     )
 
 
+def named_key_file(scenario: Scenario) -> Path | None:
+    """The file with the fabric's key, if the scenario names one."""
+    name = scenario.model.syncmesh.key_file
+    return None if name is None else Path(scenario.file).parent / name
+
+
+def simulated_key(scenario: Scenario) -> FabricKey:
+    """The key of a simulated fabric: from its file, or the seed. Raises `KeyFileError`."""
+    path = named_key_file(scenario)
+    return FabricKey(scenario.rng("fabric key").randbytes(32)) if path is None else read_key(path)
+
+
 def agent_config(
-    layout: Layout, allocation: Allocation, scenario: Scenario, incarnation: int
+    layout: Layout, allocation: Allocation, scenario: Scenario, incarnation: int, key: FabricKey
 ) -> AgentConfig:
-    """The configuration of a switch's agent. The fabric's key follows from the seed."""
+    """The configuration of a switch's agent."""
     heard = []
     for subject, ports in layout.heard().items():
         assignment = allocation.of(subject)
@@ -42,7 +56,7 @@ def agent_config(
         node=layout.switch.id,
         incarnation=incarnation,
         mac=layout.switch.mac,
-        key=FabricKey(scenario.rng("fabric key").randbytes(32)),
+        key=key,
         ports={
             port: FabricPort(layout.lanes[port], layout.subject_of_port(port), neighbour)
             for port, neighbour in layout.neighbours.items()

@@ -17,7 +17,7 @@ from functools import partial
 
 from finsy.proto import p4r
 
-from controller.agents import agent_config, allocation_of, static_ports
+from controller.agents import agent_config, allocation_of, simulated_key, static_ports
 from controller.controller import Controller, SwitchUnavailableError
 from controller.layout import FabricLayout
 from controller.paths import LinkState
@@ -57,6 +57,7 @@ class FabricControl:
         }
         self._agents: dict[int, ScheduledAgent] = {}
         self._allocations = self._allocate()
+        self._key = simulated_key(view.scenario)
         self._incarnations = dict.fromkeys(view.services, 1)
         self._controller = Controller(self._inputs(), self._clients)
         delays = delays_of(self._model.control_plane)
@@ -174,6 +175,7 @@ class FabricControl:
                 self._allocations[switch_id],
                 scenario,
                 incarnation,
+                self._key,
             ),
             self._agent_clients[switch_id],
             self._view.clock,

@@ -11,12 +11,13 @@ import time
 from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 from finsy import P4MeterConfig, P4MeterEntry
 from finsy.proto import p4r
 
-from controller.agents import agent_config, allocation_of
+from controller.agents import agent_config, allocation_of, named_key_file
 from controller.layout import FabricLayout
 from controller.live.identity import incarnation_of
 from controller.live.news import LinkNews, NewsServer
@@ -28,6 +29,7 @@ from sglb.switch.p4runtime.status import P4RuntimeError
 from sglb.switch.wall_clock import WallClock
 from sglb.syncmesh.driver import Event, ScheduledAgent
 from sglb.syncmesh.effects import LinkDown, LinkRecovered, NeighbourChanged, NeighbourState
+from sglb.syncmesh.key_file import read_key
 from sglb.syncmesh.serial import SEQ_BITS
 
 _log = logging.getLogger(__name__)
@@ -48,6 +50,11 @@ _PATIENCE_PS: Final = {
 def agent_name(switch_name: str) -> str:
     """The name of a switch's agent process."""
     return f"agent-{switch_name}"
+
+
+def key_path(view: LiveView) -> Path:
+    """The file with the key that this fabric's agents share."""
+    return named_key_file(view.scenario) or view.folder / "syncmesh.key"
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,7 @@ class _Agent:
         self._name = agent_name(node.name)
         self._layout = fabric.layout(switch_id)
         self._allocation = allocation_of(fabric, switch_id, profiles)
+        self._key = read_key(key_path(view))
         self._clock = WallClock(asyncio.get_running_loop())
         self._service = RemoteService(node.name, switch_id, view.addresses[switch_id], self._clock)
         self._gone = asyncio.Event()
@@ -133,7 +141,7 @@ class _Agent:
             await asyncio.sleep(_AGAIN_S)
         scenario = self._view.scenario
         now_ms = time.monotonic_ns() // _NS_PER_MS
-        config = agent_config(self._layout, self._allocation, scenario, incarnation)
+        config = agent_config(self._layout, self._allocation, scenario, incarnation, self._key)
         config = replace(
             config,
             timers=replace(config.timers, **_PATIENCE_PS),

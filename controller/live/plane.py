@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from controller.live.agent import AgentProcess, agent_name
+from controller.agents import named_key_file
+from controller.live.agent import AgentProcess, agent_name, key_path
 from controller.live.control import FIRST, ControlProcess
 from controller.timers import timers_of
 from sglb.fabric.live.control import LiveView
 from sglb.fabric.live.processes import ProcessSpec
 from sglb.switch.pktgen import TimerApp
+from sglb.syncmesh.key_file import read_key, write_fresh_key
 
 CONTROLLERS = (FIRST, "standby")
 
@@ -39,11 +41,19 @@ class LivePlane:
             for name in CONTROLLERS
         ]
         if self._policy == "glb":
+            self._have_key()
             found += [
                 ProcessSpec(agent_name(node.name), AgentProcess(self._view, node.id), restart=True)
                 for node in self._switches
             ]
         return found
+
+    def _have_key(self) -> None:
+        """The key that the scenario names is checked here, once; without one, all share a fresh one."""
+        path = key_path(self._view)
+        if named_key_file(self._view.scenario) is None:
+            write_fresh_key(path)
+        read_key(path)
 
     @staticmethod
     def rate_changed(link_id: int, rate_bps: int) -> Mapping[str, Any]:

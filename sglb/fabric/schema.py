@@ -284,7 +284,11 @@ class ControlPlaneBlock(Model):
 
 
 class SyncMeshBlock(Model):
-    """Timers and limits of the SyncMesh agents and of the notifications of the data plane."""
+    """Timers and limits of the SyncMesh agents and of the notifications of the data plane.
+
+    `key_file` holds the secret that agents share (`sglb.syncmesh.key_file`), relative to the scenario's
+    folder. Without one a simulated fabric has a key that follows from the seed, a live one a fresh key.
+    """
 
     hello_us: PositiveTime = 1_000.0
     hold_us: PositiveTime = 3_500.0
@@ -295,6 +299,7 @@ class SyncMeshBlock(Model):
     notify_gap_us: Time = 5.0
     down_repeats: Annotated[int, Field(ge=1, le=16)] = 3
     profiles: Annotated[int, Field(ge=1, le=2_048)] = 64
+    key_file: str | None = None
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

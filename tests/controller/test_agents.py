@@ -1,13 +1,25 @@
+from pathlib import Path
+
+import pytest
 from controller_kit import tiny
 
-from controller.agents import agent_config, allocation_of, static_ports
+from controller.agents import (
+    agent_config,
+    allocation_of,
+    named_key_file,
+    simulated_key,
+    static_ports,
+)
 from controller.layout import FabricLayout
 from controller.timers import timers_of
 from sglb.fabric.scenario import from_dict
 from sglb.switch.clock import PS_PER_US
 from sglb.syncmesh.config import FabricPort, Heard
 from sglb.syncmesh.dataplane import APP_BEAT_TIMER, APP_QUALITY_TIMER, POD_SUBJECT, Lane
+from sglb.syncmesh.key_file import KeyFileError
+from sglb.syncmesh.messages import FabricKey
 
+KEY = FabricKey(b"0123456789abcdef")
 LEAF0, LEAF1, SPINE0, SPINE1 = 1, 2, 3, 4
 
 
@@ -15,8 +27,9 @@ def test_a_leaf_hears_of_the_other_leaf_through_both_spines() -> None:
     scenario = tiny(syncmesh={"hello_us": 20, "hold_us": 70, "full_us": 400, "heartbeat_us": 9})
     fabric = FabricLayout(scenario.topology)
     config = agent_config(
-        fabric.layout(LEAF0), allocation_of(fabric, LEAF0, 64), scenario, incarnation=3
+        fabric.layout(LEAF0), allocation_of(fabric, LEAF0, 64), scenario, incarnation=3, key=KEY
     )
+    assert config.key is KEY
     assert (config.node, config.incarnation) == (LEAF0, 3)
     assert config.mac == bytes.fromhex("020000000001")
     # Port 1 is the host's. A leaf is no transit, so no port of it carries an announcement.
@@ -35,7 +48,7 @@ def test_a_spine_announces_a_leaf_a_port_and_hears_of_nobody() -> None:
     scenario = tiny()
     fabric = FabricLayout(scenario.topology)
     config = agent_config(
-        fabric.layout(SPINE0), allocation_of(fabric, SPINE0, 64), scenario, incarnation=1
+        fabric.layout(SPINE0), allocation_of(fabric, SPINE0, 64), scenario, incarnation=1, key=KEY
     )
     assert [(p, c.subject, c.neighbour) for p, c in config.ports.items()] == [
         (1, 1, LEAF0),
@@ -44,14 +57,24 @@ def test_a_spine_announces_a_leaf_a_port_and_hears_of_nobody() -> None:
     assert config.heard == ()
 
 
-def test_one_key_a_fabric_and_another_for_another_seed() -> None:
-    def tag(seed: int, switch: int) -> bytes:
-        scenario = tiny(seed=seed)
-        fabric = FabricLayout(scenario.topology)
-        allocation = allocation_of(fabric, switch, 64)
-        return agent_config(fabric.layout(switch), allocation, scenario, 1).key.tag(b"x")
+def test_a_simulated_fabrics_key_follows_from_the_seed() -> None:
+    tags = [simulated_key(tiny(seed=seed)).tag(b"x") for seed in (1, 1, 2)]
+    assert tags[0] == tags[1] != tags[2]
 
-    assert tag(1, LEAF0) == tag(1, SPINE0) != tag(2, LEAF0)
+
+def test_a_key_file_stands_beside_the_scenario(tmp_path: Path) -> None:
+    key = tmp_path / "fabric.key"
+    key.write_text("00112233445566778899aabbccddeeff\n")
+    key.chmod(0o600)
+    data = {**tiny().model.model_dump(exclude_unset=True), "syncmesh": {"key_file": "fabric.key"}}
+    scenario = from_dict(data, str(tmp_path / "my.yaml"))
+    assert named_key_file(scenario) == key
+    expected = FabricKey(bytes.fromhex("00112233445566778899aabbccddeeff"))
+    assert simulated_key(scenario).tag(b"x") == expected.tag(b"x")
+    key.chmod(0o644)
+    with pytest.raises(KeyFileError, match="other users may use this key"):
+        simulated_key(scenario)
+    assert named_key_file(tiny()) is None
 
 
 def test_three_tiers_relay_what_is_behind() -> None:
@@ -63,7 +86,7 @@ def test_three_tiers_relay_what_is_behind() -> None:
         }
     )
     fabric = FabricLayout(scenario.topology)
-    config = agent_config(fabric.layout(9), allocation_of(fabric, 9, 64), scenario, incarnation=1)
+    config = agent_config(fabric.layout(9), allocation_of(fabric, 9, 64), scenario, 1, KEY)
     # spine0 tells its leaves of other pods as wholes, and what it hears of a leaf there changes that.
     relays = {h.subject: h.relay for h in config.heard}
     own = {s.destination: s.index for s in fabric.layout(9).subjects}
