@@ -12,7 +12,7 @@ from sglb.fabric.dcqcn_config import ALPHA_ONE
 from sglb.switch.clock import PS_PER_US
 from sglb.watermark.arrays import Flat, Floats, Ints, Marks, Net, Rules, State, Tally, Work
 from sglb.watermark.errors import WatermarkError
-from sglb.watermark.network import Hop, Network
+from sglb.watermark.network import Hop, Ingress, Network
 from sglb.watermark.settings import Watermarks
 
 #: Bytes a microsecond of 1 Gbit/s.
@@ -204,7 +204,10 @@ def marks(network: Network, settings: Sequence[Setting]) -> Marks:
     queues = [queue.switch for queue in network.queues]
     ingresses = [ingress.switch for ingress in network.ingresses]
     pauses = np.array([[float(ingress.pfc)] for ingress in network.ingresses])
-    room = values(ingresses, "headroom_bytes") * pauses
+    room = pauses * [
+        [_room(setting, ingress) for setting in of[numbers[ingress.switch]]]
+        for ingress in network.ingresses
+    ]
     pool = np.full((len(network.switches), lanes), ENDLESS_BYTES)
     for w, switch in enumerate(network.switches):
         if math.isinf(switch.buffer_bytes):
@@ -230,6 +233,11 @@ def marks(network: Network, settings: Sequence[Setting]) -> Marks:
         room=room,
         pool=pool,
     )
+
+
+def _room(marks_of: Watermarks, ingress: Ingress) -> float:
+    given = marks_of.headroom_bytes
+    return ingress.headroom_bytes if given is None else given
 
 
 def _of_switch(setting: Setting, name: str) -> Watermarks:

@@ -63,7 +63,8 @@ class Ingress:
 
     `pauses` is the source or queue at the other end of the link; it obeys `delay_us` after the
     decision (link, and its response). With `pfc` False nothing is paused and there is no headroom:
-    what is above the threshold is lost. `count` ports that are all alike, each with its own count.
+    what is above the threshold is lost. `headroom_bytes` are for settings that name none. `count` ports
+    that are all alike, each with its own bytes.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Ingress:
     delay_us: float = 0.0
     pfc: bool = True
     count: int = 1
+    headroom_bytes: float = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,7 @@ class Network:
         for ingress in self.ingresses:
             _above("ingress", ingress.name, "count", ingress.count)
             _not_negative("ingress", ingress.name, "delay_us", ingress.delay_us)
+            _not_negative("ingress", ingress.name, "headroom_bytes", ingress.headroom_bytes)
         for flow in self.flows:
             self._check_flow(flow)
         _above("network", "", "packet_bytes", self.packet_bytes)

@@ -18,7 +18,8 @@ class Watermarks:
         alpha: XOFF is alpha x the unused shared pool (SONiC: alpha = 2^dynamic_th), unless
         xoff_bytes: says how much.
         xon_offset_bytes: a paused peer goes on when its ingress is that much below XOFF.
-        headroom_bytes: an ingress's own room for what still comes after it has paused.
+        headroom_bytes: an ingress's room for what still comes after it has paused; None: what the
+            ingress has by itself, which its link asks for.
 
     Raises `WatermarkError` that names the attribute.
     """
@@ -29,12 +30,12 @@ class Watermarks:
     alpha: float = 0.125
     xoff_bytes: float | None = None
     xon_offset_bytes: float = 3_072
-    headroom_bytes: float = 100_000
+    headroom_bytes: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("kmin_bytes", "kmax_bytes", "xon_offset_bytes", "headroom_bytes"):
             value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
+            if value is not None and not (math.isfinite(value) and value >= 0):
                 raise WatermarkError(f"{name} must be 0 or more bytes, got {value!r}")
         if self.kmin_bytes > self.kmax_bytes:
             raise WatermarkError(
