@@ -26,6 +26,8 @@ class LivePlane:
         self._view = view
         self._switches = view.scenario.topology.switches
         self._policy = next(p for p in view.scenario.policies if p == view.policy)
+        if self._policy == "glb":
+            self._have_key()
 
     def timers(self, switch_id: int) -> tuple[TimerApp, ...]:
         """See the protocol."""
@@ -41,7 +43,6 @@ class LivePlane:
             for name in CONTROLLERS
         ]
         if self._policy == "glb":
-            self._have_key()
             found += [
                 ProcessSpec(agent_name(node.name), AgentProcess(self._view, node.id), restart=True)
                 for node in self._switches
