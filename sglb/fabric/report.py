@@ -131,7 +131,8 @@ class LossWindow:
     `first_us` and `last_us` are when the first and the last of them was sent, after the cut; None
     without any. `data_lost` counts data packets of the workload, `probes_lost` probes.
     `step_us` is how far apart probes into the affected paths were: losses shorter than that
-    can be missed, and none is known more exactly.
+    can be missed, and none is known more exactly. `told_us` is when the last switch further on that had
+    a dead next hop was told of it by a data plane, None if not all were.
     """
 
     fault: str
@@ -140,6 +141,7 @@ class LossWindow:
     data_lost: int
     probes_lost: int
     step_us: float | None
+    told_us: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,8 @@ class LiveReport:
     """What only a run on real packets has to tell.
 
     `target` ran the switches (`sglb` or `bmv2`), at rates divided by `rate_scale`. `probes` were sent,
-    `probes_lost` never came. `restarts` counts by name processes that ended and were started anew.
+    `probes_lost` never came. `windows` are the faults' that cut, `remote` the same of packets from switches
+    that are not at the cut. `restarts` counts by name processes that ended and were started anew.
     """
 
     target: str
@@ -155,6 +158,7 @@ class LiveReport:
     probes: int
     probes_lost: int
     windows: tuple[LossWindow, ...]
+    remote: tuple[LossWindow, ...]
     restarts: Mapping[str, int]
 
 

@@ -76,8 +76,8 @@ class WallClock:
 
     def _run(self) -> None:
         self._timer = None
-        # What callbacks add for right now waits for the next round, so that sockets get their turn. All
-        # that is due is taken first: one that keeps asking for the past must not stand before the others.
+        # What callbacks add for right now waits for the next round, so that sockets get their turn.
+        # All that is due is taken first: one that keeps asking for the past holds up nobody.
         limit_ps = self.now_ps
         due: list[tuple[int, int, VirtualHandle]] = []
         while self._heap and self._heap[0][0] <= limit_ps:

@@ -127,6 +127,7 @@ class _Harm:
             links += topology.ports(cut.fault.switch_id).values()
         self._links = {link.id for link in links}
         self._ends = {end for link in links for end in (link.a, link.b)}
+        self._remote = {switch for switch, _ in self._pairs} - self._ends
         end_ps = cut.repaired_ps
         self._events = [
             e for e in log if e.time_ps >= cut.cut_ps and (end_ps is None or e.time_ps <= end_ps)
@@ -152,10 +153,8 @@ class _Harm:
 
     def recovery(self, lost: Sequence[Lost]) -> RecoveryReport:
         """How long it took, of all, of switches at the cut and of others."""
-        local = [one for one in lost if self._topology.switch_of(one.sent.src).id in self._ends]
-        remote = [
-            one for one in lost if self._topology.switch_of(one.sent.src).id not in self._ends
-        ]
+        local = [one for one in lost if self._local(one.sent)]
+        remote = [one for one in lost if not self._local(one.sent)]
         cut = self._cut
         return RecoveryReport(
             cut.fault.label,
@@ -198,31 +197,46 @@ class _Harm:
 
     def _told(self, seen_ps: int) -> int:
         """When the last switch further on that had a dead next hop got its first notification."""
-        remote = {switch for switch, _ in self._pairs} - self._ends
+        return max(self._first_told().values(), default=seen_ps)
+
+    def _first_told(self) -> dict[int, int]:
+        """By switch further on, when it got its first notification."""
         first: dict[int, int] = {}
         for event in self._events:
-            if isinstance(event, NotificationReceived) and event.down and event.node in remote:
+            if (
+                isinstance(event, NotificationReceived)
+                and event.down
+                and event.node in self._remote
+            ):
                 first.setdefault(event.node, event.time_ps)
-        return max(first.values(), default=seen_ps)
+        return first
 
-    def window(self, lost: Sequence[Lost]) -> LossWindow:
-        """The span of the losses, and how finely probes saw it."""
+    def _local(self, sent: Sent) -> bool:
+        return self._topology.switch_of(sent.src).id in self._ends
+
+    def window(self, lost: Sequence[Lost], remote_only: bool) -> LossWindow:
+        """The span of the losses, and how finely packets saw it."""
         cut_ps = self._cut.cut_ps
+        lost = [one for one in lost if not (remote_only and self._local(one.sent))]
         times = [one.sent.time_ps - cut_ps for one in lost]
+        told = self._first_told()
         return LossWindow(
             self._cut.fault.label,
             to_us(times[0]) if times else None,
             to_us(times[-1]) if times else None,
             sum(one.data for one in lost),
             sum(not one.data for one in lost),
-            self._step_us(),
+            self._step_us(remote_only),
+            to_us(max(told.values()) - cut_ps) if len(told) == len(self._remote) > 0 else None,
         )
 
-    def _step_us(self) -> float | None:
+    def _step_us(self, remote_only: bool) -> float | None:
         """Mean time between packets, probes and data, that the cut could touch."""
         run = self._run
         sent = [*run.probes, *(one for _, one in run.copies)]
-        touched = sum(1 for one in sent if self._exposed(one))
+        touched = sum(
+            1 for one in sent if self._exposed(one) and not (remote_only and self._local(one))
+        )
         return to_us(run.end_ps) / touched if touched else None
 
 
@@ -242,12 +256,13 @@ def summary(
     if completion_ps is not None:
         bound.check(completion_ps)
     lost = lost_packets(traffic)
-    recoveries, windows = [], []
+    recoveries, windows, remote = [], [], []
     for cut in _cuts(scenario.topology, log):
         harm = _Harm(scenario.topology, cut, log, traffic)
         its = harm.lost(lost)
         recoveries.append(harm.recovery(its))
-        windows.append(harm.window(its))
+        windows.append(harm.window(its, remote_only=False))
+        remote.append(harm.window(its, remote_only=True))
     transport = metrics.transport_stats(hosts)
     drops, depth, at = _switches(scenario.topology, run.switches)
     data_lost = sum(one.data for one in lost)
@@ -283,6 +298,7 @@ def summary(
             len(traffic.probes),
             len(traffic.probes) - len(traffic.probe_arrivals),
             tuple(windows),
+            tuple(remote),
             run.restarts,
         ),
     )
