@@ -12,7 +12,7 @@ from torch._C._distributed_c10d import Store
 
 from sglb.collective.algorithms.exchange import Exchange
 from sglb.collective.errors import CollectiveError, CollectiveTimeoutError
-from sglb.collective.operation import Board, Call, Operation, Scratch
+from sglb.collective.operation import Board, Call, Operation, Scratch, Turns
 from sglb.collective.staging import Staged
 from sglb.collective.transport import (
     Settings,
@@ -61,6 +61,7 @@ class Group:
         self._scratch = Scratch(_KEPT_SCRATCH_BYTES)
         self.number = 0  #: of the operation that was called last
         self._numbering = threading.Lock()
+        self._turns = Turns()
         self._lane = Lane(f"reccl-{rank}")
         # A program that ends without destroy_process_group still delivers what it has sent. Unlike
         # atexit this also works in processes that multiprocessing has forked.
@@ -75,10 +76,12 @@ class Group:
         """
         with self._numbering:
             self.number += 1
+            self._turns.begin(self.number)
             operation = Operation(
                 self.transport,
                 self._scratch,
                 self._board,
+                self._turns,
                 self.number,
                 call,
                 self.timeout_s if timeout_s is None else timeout_s,
@@ -102,6 +105,8 @@ class Group:
         else:
             operation.close()
             work.finish()
+        finally:
+            self._turns.end(operation.number)
 
     def fail(self, work: CollectiveWork, label: str, error: Exception) -> None:
         """Ends the group on all ranks because of `error`, which `work` raises with the circumstances."""
@@ -109,8 +114,9 @@ class Group:
         kind = type(error) if isinstance(error, CollectiveError) else CollectiveError
         failure = kind(text)
         failure.__cause__ = error
-        work.finish(failure)
-        self.transport.abort(text)
+        work.blame(failure)
+        self.transport.abort(text)  # first: the memory may be the caller's again only after that
+        work.finish()
 
     def send(self, peer: int, tag: int, staged: Staged, label: str) -> TransferWork:
         """Sends a message with a tag; its memory is in use until the work has ended."""
@@ -174,9 +180,15 @@ class TransferWork(CollectiveWork):
             self._group.fail(self, self._label(), error)
             return
         with self._storing:
-            if not self.is_completed():
+            if self.is_completed():
+                return
+            try:
                 self._staged.back()
-            self.finish()
+            except Exception as failed:  # torch cannot write to the tensor
+                error = failed
+        if error is not None:
+            self._group.fail(self, self._label(), error)
+        self.finish()
 
     def _wait_until_ended(self, limit_s: float | None) -> bool:
         if self.is_completed():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import zlib
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -12,8 +14,10 @@ from torch._C._distributed_c10d import Store
 from sglb.collective.algorithms.exchange import Pending, Table
 from sglb.collective.errors import CollectiveError, CollectiveTimeoutError
 from sglb.collective.transport import Transfer, Transport, WaitTimeoutError, commons
+from sglb.collective.transport.segment import SLOTS
 
 _PARTS = 4  #: streams of an operation
+_LOOK_AGAIN_S = 0.05
 _STUCK_S = (
     2.0  #: a rank that waits so long for a message tells what it is in, and looks who else does
 )
@@ -98,6 +102,35 @@ class Scratch:
                 self._free.setdefault(len(one), []).append(one)
 
 
+class Turns:
+    """Operations of a rank whose numbers are `SLOTS` apart use the same shared memory, in turn.
+
+    Which of them are asynchronous, and so wait for others of their rank, each rank chooses for itself.
+    """
+
+    def __init__(self) -> None:
+        self._open: set[int] = set()
+        self._changed = threading.Condition()
+
+    def begin(self, number: int) -> None:
+        """Called in the order of numbers."""
+        with self._changed:
+            self._open.add(number)
+
+    def end(self, number: int) -> None:
+        """It has ended, well or not."""
+        with self._changed:
+            self._open.discard(number)
+            self._changed.notify_all()
+
+    def wait(self, number: int, look: Callable[[], None]) -> None:
+        """Until all operations before this one in its place have ended. Raises what `look` does."""
+        with self._changed:
+            while any(n < number and (number - n) % SLOTS == 0 for n in self._open):
+                self._changed.wait(_LOOK_AGAIN_S)
+                look()
+
+
 class Operation:
     """An `Exchange`: one collective, number `number` of its group."""
 
@@ -106,6 +139,7 @@ class Operation:
         transport: Transport,
         scratch: Scratch,
         board: Board,
+        turns: Turns,
         number: int,
         call: Call,
         timeout_s: float,
@@ -114,7 +148,8 @@ class Operation:
         self._transport = transport
         self._scratch = scratch
         self._board = board
-        self._number = number
+        self._turns = turns
+        self.number = number
         self._stream = number * _PARTS
         self._call = call
         self._timeout_s = timeout_s
@@ -127,7 +162,7 @@ class Operation:
     def label(self) -> str:
         """E.g. `all_reduce #12 float32[1024] SUM`."""
         kind, _, rest = self._call.text.partition(" ")
-        return f"{kind} #{self._number} {rest}".rstrip()
+        return f"{kind} #{self.number} {rest}".rstrip()
 
     def send(self, peer: int, data: memoryview, part: int = 0) -> Transfer:
         """See `Exchange`."""
@@ -151,9 +186,20 @@ class Operation:
 
     def table(self) -> Table | None:
         """See `Exchange`. Raises TransportError."""
-        call = commons.Call(self._number, self._rounds, self._call.fingerprint, self._call.text)
+        call = commons.Call(self.number, self._rounds, self._call.fingerprint, self._call.text)
         self._rounds += 1
+        if call.step == 0:
+            self._turns.wait(self.number, self._look_at_deadline)
         return self._transport.round(call, self._look)
+
+    def _look_at_deadline(self) -> None:
+        """While this rank waits for operations that it has begun before."""
+        self._transport.check()
+        if time.monotonic() >= self._deadline_s:
+            raise CollectiveTimeoutError(
+                f"Timed out waiting {self._timeout_s:g} s for operation #{self.number - SLOTS} and "
+                "others before it on this rank"
+            )
 
     def _look(self, late: commons.Late) -> None:
         """While this rank waits in shared memory."""
@@ -197,16 +243,16 @@ class Operation:
         self._scratch.give_back(self._held)
 
     def _look_around(self) -> None:
-        self._board.announce(self._number, self._call)
+        self._board.announce(self.number, self._call)
         for rank, (number, call) in self._board.read().items():
-            if number == self._number and call.fingerprint != self._call.fingerprint:
+            if number == self.number and call.fingerprint != self._call.fingerprint:
                 raise CollectiveError(
                     f"ranks call different things as operation #{number}: rank {self.rank} "
                     f"{self._call.text}, rank {rank} {call.text}"
                 )
 
     def _late(self, pending: Transfer) -> str:
-        there = [r for r, (number, _) in self._board.read().items() if number == self._number]
+        there = [r for r, (number, _) in self._board.read().items() if number == self.number]
         missing = [r for r in range(self.size) if r not in there and r != self.rank]
         who = (
             "all ranks are in it"

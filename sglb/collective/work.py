@@ -30,12 +30,17 @@ class CollectiveWork(Work):
         self._error: Exception | None = None
         self._future: torch.futures.Future[Any] | None = None
 
-    def finish(self, error: Exception | None = None) -> None:
-        """Marks the end; only the first call counts."""
+    def blame(self, error: Exception) -> None:
+        """Why it will have failed once it ends; only the first one counts."""
+        with self._lock:
+            if not self._done and self._error is None:
+                self._error = error
+
+    def finish(self) -> None:
+        """Marks the end, from which on its memory is the caller's; only the first call counts."""
         with self._lock:
             if self._done:
                 return
-            self._error = error
             self._done = True
             self._gate.release()
             future = self._future
@@ -77,8 +82,8 @@ class CollectiveWork(Work):
         return self._done and self._error is None
 
     def exception(self) -> Exception | None:
-        """Why it has failed."""
-        return self._error
+        """Why it has failed; None before it has."""
+        return self._error if self._done else None
 
     def result(self) -> list[Any]:
         """The tensors that hold the result."""

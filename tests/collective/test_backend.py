@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from datetime import timedelta
 
@@ -467,3 +468,21 @@ def test_shared_memory_changes_no_bit(size: int) -> None:
         for other in others:
             for a, b in zip(first, other, strict=True):
                 assert torch.equal(a, b)
+
+
+def test_synchronous_operations_may_overtake_asynchronous_ones() -> None:
+    """Each rank chooses for itself which of its operations are asynchronous."""
+
+    def body(group: ReCCL) -> None:
+        draw = random.Random(group.rank())
+        works, tensors = [], []
+        for number in range(60):
+            tensors.append(torch.full((100,), float(number * (group.rank() + 1))))
+            opts = AllreduceOptions()
+            opts.asyncOp = draw.random() < 0.7
+            works.append(group.allreduce([tensors[-1]], opts))
+        for number, (work, tensor) in enumerate(zip(works, tensors, strict=True)):
+            work.wait()
+            assert tensor.unique().tolist() == [6.0 * number]
+
+    run(3, body)

@@ -175,7 +175,7 @@ def full_fence(held: threading.Lock) -> None:
 
 
 class Round:
-    """One rank's part of one operation. Not for several threads at once.
+    """One rank's part of one operation. Not for several threads at once; calls `SLOTS` apart in turn.
 
     All ranks call `post`; then a rank may take what the others have laid out for it; at last all call
     `finish`. Each raises the group's error, or what makes it one.
@@ -232,7 +232,9 @@ class Round:
             theirs = self._words[rank]
             if theirs[SlotWord.POSTED] < key:
                 self._until(SlotWord.POSTED, key, [rank])
-            if theirs[SlotWord.FINGERPRINT] != self._call.fingerprint:
+            if theirs[SlotWord.POSTED] != key or (
+                theirs[SlotWord.FINGERPRINT] != self._call.fingerprint
+            ):
                 raise MismatchError(
                     f"operations differ: rank {self._commons.rank} is in {self._call.text}, "
                     f"rank {rank} in {self._text(rank)}"

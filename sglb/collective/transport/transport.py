@@ -222,17 +222,21 @@ class Transport:
             return False
         return True
 
+    def check(self) -> None:
+        """Raises the group's error, if it has one; ClosedError."""
+        if self._closed:
+            raise ClosedError("the transport is closed")
+        if self._group.error is not None:
+            raise self._group.error
+
     def round(self, call: commons.Call, look: Callable[[Late], None]) -> Round | None:
         """This rank's part of a call in memory that all ranks share; None: they do not.
 
         All ranks make the same calls. `look` is called now and then while the rank waits, with what
         tells for whom; what it raises ends the round. Raises the group's error.
         """
+        self.check()
         group = self._group
-        if self._closed:
-            raise ClosedError("the transport is closed")
-        if group.error is not None:
-            raise group.error
         if group.commons is None:
             return None
 
