@@ -212,6 +212,8 @@ class LiveFabric:
         self.start_ns = time.monotonic_ns() + _LEAD_NS
         keep = tuple(s.fileno() for s in self._sockets.values())
         target = TrafficProcess(self.view, self.start_ns, self._sockets, progress, result)
+        for node in self.topology.switches:
+            self._order(node.name, {"begin": True})
         traffic = self._run(ProcessSpec(TRAFFIC, target, keep=keep, nice=-15))
         injecting = asyncio.create_task(self._inject())
         total = sum(-(-f.size_bytes // self._mtu) for f in self.scenario.workload.flows)

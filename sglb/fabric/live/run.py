@@ -144,6 +144,8 @@ def work() -> None:
             answers.flush()
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, -20)  # a cut falls when it is recorded
     job: LiveJob = pickle.load(_Unbuffered(0))
     policy = job.policy
     stopped = _Stopped()

@@ -27,6 +27,7 @@ from sglb.fabric.topology import Edge, Link, Topology
 PACKETS_PER_S: Final = 4_000
 _STEPS: Final = (1, 2, 5)
 _US_PER_S: Final = 1_000_000
+_SLIGHT: Final = 0.1  #: of a heartbeat: such a delay needs no patience
 
 
 def default_scale(scenario: Scenario) -> int:
@@ -125,7 +126,7 @@ def _model(scenario: Scenario, topology: Topology, scale: int) -> ScenarioModel:
     # A heartbeat may have to wait until a data packet has left.
     slowest_bps = min(link.spec.rate_bps for link in topology.links)
     packet_us = 8e6 * wire_bytes(model.transport.mtu_bytes) / slowest_bps
-    syncmesh["missed_count"] = live.missed_count + math.ceil(packet_us / live.heartbeat_us)
+    syncmesh["missed_count"] = live.missed_count + math.ceil(packet_us / live.heartbeat_us - _SLIGHT)
     return model.model_copy(
         update={
             "switch": model.switch.model_copy(update=switch),

@@ -61,8 +61,9 @@ def warm_up(program: CompiledProgram) -> None:
 class SwitchProcess:
     """The target of a process: one switch, until SIGTERM.
 
-    Its control socket takes `{"rate": [PORT, BIT/S]}`. At its end it writes its counts: drops by
-    reason, the deepest queue in bytes and its port, and how long events had to wait for a processor.
+    Its control socket takes `{"rate": [PORT, BIT/S]}`, and `{"begin": true}` when the traffic starts.
+    At its end it writes its counts: drops by reason, the deepest queue in bytes and its port, and how
+    long events had to wait since the beginning.
     """
 
     view: LiveView
@@ -114,6 +115,8 @@ class SwitchProcess:
                 match json.loads(orders.recv(_DATAGRAM_BYTES)):
                     case {"rate": [int(port), int(rate_bps)]}:
                         live.switch.set_port_rate(port, rate_bps)
+                    case {"begin": True} if live.interfaces is not None:
+                        live.interfaces.node.forget_waits()
 
         asyncio.get_running_loop().add_reader(orders.fileno(), take)
 

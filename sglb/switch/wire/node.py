@@ -173,6 +173,11 @@ class WireNode:
         """One of the section's words `S_*`."""
         return int(self.world.w[self._at + word])
 
+    def forget_waits(self) -> None:
+        """How long events had to wait is counted from now on."""
+        for word in (s.S_LATEST, s.S_LATE, s.S_LOCKED_OUT):
+            self.world.w[self._at + word] = 0
+
     def take_news(self) -> int:
         """What the loop has rung for since last time (HALT_*)."""
         with_news = self.word(s.S_NEWS)
