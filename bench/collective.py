@@ -7,7 +7,8 @@ that both meet the same other load. As in nccl-tests the iterations of a batch f
 and a batch's time is that of its slowest rank divided by their number; `size` is that of the buffer for
 all_reduce, and of what each rank has in the end for the others; busbw is size / time x 2(n-1)/n for
 all_reduce and x (n-1)/n for the others, of the median batch. Ratios above 1 favour reccl. Up to 64 KB
-the best batch counts: medians of ranks that share few cores are the scheduler's.
+the best batch counts: medians of ranks that share few cores are the scheduler's. Beside that: the ratio
+of the processors' time that all ranks took, of the median batch, which other load changes less.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ _SMALL_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One operation and size with both backends; times of an iteration in microseconds."""
+    """One operation and size with both backends; times of an iteration in microseconds.
+
+    cpu: of all ranks together.
+    """
 
     op: str
     ranks: int
@@ -47,6 +51,8 @@ class Figure:
     gloo_median_us: float
     reccl_min_us: float
     reccl_median_us: float
+    gloo_cpu_us: float
+    reccl_cpu_us: float
 
     @property
     def ratio(self) -> float:
@@ -73,6 +79,7 @@ class Figure:
             f" {self.busbw(self.gloo_median_us):6.3f} GB/s"
             f"  reccl {self.reccl_min_us:>9,.0f} us min {self.reccl_median_us:>9,.0f} median"
             f" {self.busbw(self.reccl_median_us):6.3f} GB/s  ratio {self.ratio:5.2f}"
+            f"  cpu {self.gloo_cpu_us / self.reccl_cpu_us:5.2f}"
         )
 
 
@@ -95,19 +102,26 @@ def _counts(size: int, quick: bool) -> tuple[int, int]:
 
 def _measure(
     groups: dict[str, Any], call: Callable[[Any], Any], batches: int, iterations: int
-) -> dict[str, Any]:
-    """Seconds of an iteration, for each batch and backend, of the slowest rank."""
-    took: dict[str, list[float]] = {name: [] for name in groups}
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Seconds of an iteration, for each backend and batch: by the clock, and of processors."""
+    took: list[list[float]] = [[] for _ in groups]
+    used: list[list[float]] = [[] for _ in groups]
     for _ in range(batches):
-        for name, group in groups.items():
+        for number, group in enumerate(groups.values()):
             call(group)  # all ranks have come, and memory is warm
-            began = time.perf_counter()
+            began, busy = time.perf_counter(), time.process_time()
             for _ in range(iterations):
                 call(group)
-            took[name].append((time.perf_counter() - began) / iterations)
-    slowest = torch.tensor([took[name] for name in groups], dtype=torch.float64)
+            took[number].append((time.perf_counter() - began) / iterations)
+            used[number].append((time.process_time() - busy) / iterations)
+    slowest = torch.tensor(took, dtype=torch.float64)
+    together = torch.tensor(used, dtype=torch.float64)
     dist.all_reduce(slowest, dist.ReduceOp.MAX, group=groups["gloo"])
-    return dict(zip(groups, slowest.tolist(), strict=True))
+    dist.all_reduce(together, group=groups["gloo"])
+    return (
+        dict(zip(groups, slowest.tolist(), strict=True)),
+        dict(zip(groups, together.tolist(), strict=True)),
+    )
 
 
 def _rank(rank: int, ranks: int, options: argparse.Namespace, folder: str) -> None:
@@ -127,12 +141,13 @@ def _rank(rank: int, ranks: int, options: argparse.Namespace, folder: str) -> No
             if options.ops and op not in options.ops:
                 continue
             batches, iterations = _counts(size, options.quick)
-            took = _measure(groups, call, batches, iterations)
+            took, used = _measure(groups, call, batches, iterations)
             numbers = {
                 f"{name}_{what}_us": function(times) * 1e6
                 for name, times in took.items()
                 for what, function in (("min", min), ("median", statistics.median))
             }
+            numbers |= {f"{name}_cpu_us": statistics.median(used[name]) * 1e6 for name in groups}
             figure = Figure(op, ranks, size, batches, iterations, **numbers)
             figures.append(asdict(figure) | {"ratio": figure.ratio})
             if rank == 0:

@@ -132,6 +132,29 @@ def test_a_receive_that_nobody_sends_to_times_out() -> None:
     run(2, body, limit_s=0.5)
 
 
+def test_a_failed_operation_ends_when_nothing_uses_its_memory_any_more() -> None:
+    ended = []
+
+    def body(group: ReCCL) -> None:
+        if group.rank() == 1:
+            return
+        work = group.recv([torch.empty(3)], 1)
+        transport = group._group.transport
+        abort = transport.abort
+
+        def watched(reason: str) -> None:
+            ended.append(work.is_completed())
+            abort(reason)
+
+        transport.abort = watched  # type: ignore[method-assign]
+        with pytest.raises(CollectiveTimeoutError):
+            work.wait()
+        assert work.is_completed()
+
+    run(2, body, limit_s=0.3)
+    assert ended[0] is False
+
+
 def test_monitored_barrier_names_who_did_not_come() -> None:
     for everybody, words in ((False, "Rank 1 failed"), (True, "Ranks 1, 3 failed")):
         gone = threading.Event()
