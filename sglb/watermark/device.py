@@ -38,9 +38,9 @@ class Device:
     pmax_step: float = 0.01
 
 
-#: `sonic`: the ranges of SONiC's own commands; `spectrum-1`: with the sizes that its HLD states for that
-#: chip (16 MiB, cells of 96 bytes); `dell`: the narrower range of Dell's Ansible role; `simulated`: the
-#: fabric of `sglb run` with its defaults.
+#: `sonic`: the ranges of SONiC's own commands; `spectrum-1`: with cells and pipeline as its HLD on
+#: headroom states them; `dell`: the narrower range of Dell's Ansible role; `simulated`: the
+#: fabric of `sglb run` with its defaults. The 16 MiB of memory are a placeholder: give your chip's.
 DEVICES = {
     device.name: device
     for device in (
@@ -105,9 +105,9 @@ def ecn_before_pfc_bytes(
 ) -> float:
     """Kmin below which every queue marks before any ingress pauses, whoever fills them.
 
-    At worst all that stands in `queues` egress queues came in by one ingress, and as much stands in each
-    of `classes` classes: n Kmin < alpha (pool - C n Kmin), so Kmin < alpha pool / (n (1 + C alpha)). With
-    all ports and classes it is the bound of the DCQCN paper (Zhu et al., SIGCOMM 2015, section 4), whose
-    beta is alpha x classes.
+    At worst all that stands in `queues` egress queues came in by one ingress, and as much stands in
+    each of `classes` classes: n Kmin < alpha (pool - C n Kmin), so Kmin < alpha pool / (n (1 + C
+    alpha)). With all ports and classes it is the bound of the DCQCN paper, whose beta is alpha x classes (Zhu et
+    al., SIGCOMM 2015, section 4).
     """
     return alpha * pool_bytes / (queues * (1 + classes * alpha))

@@ -2,9 +2,9 @@
 
     score = wT x throughput + wD x base / (base + queueing) + wP x (1 - paused)
 
-each part from 0 to 1: the share of what the receivers' links could carry; round trips without queues over
-those with them; the share of time that senders and links were not paused. A setting that loses lossless
-traffic scores 0. The parts are those of Paraleon's utility (ICNP 2024).
+each part from 0 to 1: the share of what the receivers' links could carry; round trips without queues
+over those with them; the share of time that senders and links were not paused. A setting that loses
+lossless traffic scores 0. The parts are those of Paraleon's utility (ICNP 2024).
 """
 
 from __future__ import annotations

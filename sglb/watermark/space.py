@@ -131,18 +131,10 @@ def _pfc_first(space: SearchSpace, value: Mapping[str, float]) -> bool:
     return value["kmin_bytes"] >= bound
 
 
-def _no_xon(space: SearchSpace, value: Mapping[str, float]) -> bool:
-    """XON of an ingress that alone fills the pool would lie below 0."""
-    alpha = 2 ** value["dynamic_th"]
-    threshold = alpha * space.pool_bytes(value["headroom_bytes"]) / (1 + alpha)
-    return value["xon_offset_bytes"] >= threshold
-
-
 _RULES: dict[str, Callable[[SearchSpace, Mapping[str, float]], bool]] = {
     "Kmin above Kmax": _inverted,
     "headroom below what arrives after a pause": _too_little_room,
     "headroom leaves no shared pool": _no_pool,
-    "XON below an empty ingress": _no_xon,
     "PFC before ECN": _pfc_first,
 }
 RULES = tuple(_RULES)
