@@ -76,7 +76,7 @@ def scenario(cut: str, policy: str) -> Scenario:
                 "failure_detection_ms": 0 if cut == "down" else 300,
                 "notification_ms": 0,
                 "programming_ms": 0,
-                "restore_ms": 1_000,
+                "restore_ms": 61,
             },
             "faults": [{"at_us": _CUT_S * 1e6, fault: LINK}],
             "live": {

@@ -35,7 +35,7 @@ from controller.paths import LinkState
 from controller.plan import PlanInputs, Target
 from controller.probes import Prober
 from controller.reactions import Delays, SlowPath
-from sglb.fabric.events import EventLog, TableWritten
+from sglb.fabric.events import TableWritten
 from sglb.fabric.live.control import LiveView
 from sglb.fabric.live.journal import Journal
 from sglb.switch.clock import PS_PER_MS
@@ -105,6 +105,7 @@ class ControlProcess:
             for task in (*tasks, starting, ending):
                 task.cancel()
             await asyncio.gather(*tasks, starting, ending, return_exceptions=True)
+            control.log.close()
 
 
 class LiveControl:
@@ -118,7 +119,7 @@ class LiveControl:
         self._topology = view.scenario.topology
         self._fabric = FabricLayout(self._topology)
         self.clock = WallClock(asyncio.get_running_loop())
-        self.log: EventLog = Journal(view.journal(name), self.clock.start_ns)
+        self.log = Journal(view.journal(name), self.clock.start_ns)
         self._services = {
             node.id: RemoteService(node.name, node.id, view.addresses[node.id], self.clock)
             for node in self._topology.switches

@@ -148,9 +148,10 @@ class LossWindow:
 class LiveReport:
     """What only a run on real packets has to tell.
 
-    `target` ran the switches (`sglb` or `bmv2`), at rates divided by `rate_scale`. `probes` were sent,
-    `probes_lost` never came. `windows` are the faults' that cut, `remote` the same of packets from switches
-    that are not at the cut. `restarts` counts by name processes that ended and were started anew.
+    `target` ran the switches (`live` or `bmv2`), at rates divided by `rate_scale`. `probes` were sent,
+    `probes_lost` never came. `windows` are the faults' that cut, `remote` the same of packets from
+    switches that are not at the cut. `restarts` counts by name processes that ended and were started
+    anew.
     """
 
     target: str

@@ -35,15 +35,19 @@ class Journal(EventLog):
         line = {"ns": time_ns, "kind": type(event).__name__, **values}
         self._file.write(json.dumps(line) + "\n")
 
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
 
 def read(path: Path, start_ns: int) -> Iterator[Event]:
     """The records of a journal, with times from `start_ns` on; a line that was cut short is left out."""
     if not path.exists():
         return
-    for line in path.read_text().splitlines():
+    for line in path.read_bytes().splitlines():
         try:
             values = json.loads(line)
             kind = _KINDS[values.pop("kind")]
             yield kind((values.pop("ns") - start_ns) * PS_PER_NS, **values)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue

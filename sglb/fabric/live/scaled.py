@@ -126,7 +126,9 @@ def _model(scenario: Scenario, topology: Topology, scale: int) -> ScenarioModel:
     # A heartbeat may have to wait until a data packet has left.
     slowest_bps = min(link.spec.rate_bps for link in topology.links)
     packet_us = 8e6 * wire_bytes(model.transport.mtu_bytes) / slowest_bps
-    syncmesh["missed_count"] = live.missed_count + math.ceil(packet_us / live.heartbeat_us - _SLIGHT)
+    syncmesh["missed_count"] = live.missed_count + math.ceil(
+        packet_us / live.heartbeat_us - _SLIGHT
+    )
     return model.model_copy(
         update={
             "switch": model.switch.model_copy(update=switch),

@@ -1,0 +1,199 @@
+"""A scenario on real packets: cuts heal, who is killed is replaced, and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from sglb.cli.app import app
+from sglb.fabric import scenario as scenarios
+from sglb.fabric.live.folders import PREFIX
+from sglb.fabric.live.namespaces import why_not
+from sglb.fabric.report import RunReport
+from sglb.fabric.run import LiveOptions, run
+
+pytestmark = [pytest.mark.live, pytest.mark.skipif(bool(why_not()), reason=why_not())]
+
+SGLB = Path(sys.executable).with_name("sglb")
+SCENARIO: dict[str, Any] = {
+    "name": "live",
+    "topology": {"leaf_spine": {"leaves": 2, "spines": 2, "hosts_per_leaf": 1}},
+    # Two seconds at 20 Mbit/s, however slow the machine is.
+    "workload": {"flows": [{"src": "h0", "dst": "h1", "bytes": 1024, "start_us": 400}]},
+    "transport": {"mtu_bytes": 1024},
+    "live": {"rate_scale": 5_000, "probes_per_s": 500, "missed_count": 10, "stop_s": 40},
+    "policies": ["glb"],
+}
+LONG: dict[str, Any] = SCENARIO | {
+    "workload": {"flows": [{"src": "h0", "dst": "h1", "bytes": 1024, "start_us": 6_000}]}
+}
+
+
+def children(marker: str) -> list[int]:
+    """Processes with a file of this folder's open, or in their environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if marker.encode() in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def until(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
+        time.sleep(0.05)
+
+
+@contextmanager
+def command(tmp_path: Path, data: dict[str, Any]) -> Iterator[subprocess.Popen[str]]:
+    """`sglb run --on live` in a temporary folder of its own, which marks its processes, too."""
+    file = tmp_path / "live.yaml"
+    file.write_text(json.dumps(data))
+    process = subprocess.Popen(
+        [SGLB, "run", str(file), "--on", "live", "--json", str(tmp_path / "live.json"), "-q"],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def named(tmp_path: Path, name: str) -> int:
+    """The process of a fabric with that name."""
+    for pid in children(f"TMPDIR={tmp_path}"):
+        try:
+            if Path(f"/proc/{pid}/comm").read_text().strip() == name[:15]:
+                return pid
+        except OSError:
+            continue
+    return 0
+
+
+def nothing_left(tmp_path: Path) -> bool:
+    return not list(tmp_path.glob(f"{PREFIX}*")) and not children(f"TMPDIR={tmp_path}")
+
+
+@pytest.fixture(scope="module")
+def cut(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunReport, Path]:
+    """A link is cut, comes back, and turns into a black hole in one direction."""
+    logs = tmp_path_factory.mktemp("logs")
+    faults = [
+        {"at_us": 100, "down": "leaf1-spine1"},
+        {"at_us": 160, "up": "leaf1-spine1"},
+        {"at_us": 300, "blackhole": "spine0->leaf1"},
+    ]
+    given = scenarios.from_dict(SCENARIO | {"faults": faults})
+    return run(given, on="live", live=LiveOptions(logs=logs)), logs
+
+
+def test_a_cut_is_found_and_told_by_data_planes_and_traffic_goes_on(
+    cut: tuple[RunReport, Path],
+) -> None:
+    found = cut[0].policies["glb"]
+    assert found.completed
+    assert found.live is not None
+    down, hole = found.recoveries
+    assert (down.kind, hole.kind) == ("link down", "black hole")
+    for window in found.live.windows:
+        # 20 ms of heartbeats, and a machine that may be busy; the slow path would take 211 ms.
+        assert window.told_us is not None
+        assert window.told_us < 200_000
+    # A third of all probes would be lost if nobody had found another way.
+    assert found.live.probes > 500
+    assert found.live.probes_lost < found.live.probes / 10
+    assert found.live.restarts == {}
+
+
+def test_what_a_live_run_cannot_know_is_not_zero(cut: tuple[RunReport, Path]) -> None:
+    found = cut[0].policies["glb"]
+    assert found.recovery is not None
+    assert found.recovery.sent_into_dead_path is None
+    assert found.max_queue_bytes
+    assert RunReport.from_json(cut[0].to_json()) == cut[0]
+
+
+def test_logs_of_all_processes_are_kept_where_asked_for(cut: tuple[RunReport, Path]) -> None:
+    names = {path.stem for path in (cut[1] / "glb").glob("*.log")}
+    switches = {"leaf0", "leaf1", "spine0", "spine1"}
+    agents = {f"agent-{name}" for name in switches}
+    assert names == switches | agents | {"controller", "standby", "traffic"}
+
+
+def test_a_standby_takes_over_and_killed_processes_are_replaced(tmp_path: Path) -> None:
+    with command(tmp_path, LONG) as process:
+        until(lambda: named(tmp_path, "traffic"), "the traffic's start")
+        os.kill(named(tmp_path, "controller"), signal.SIGKILL)
+        os.kill(named(tmp_path, "agent-leaf0"), signal.SIGKILL)
+        output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    found = RunReport.from_json((tmp_path / "live.json").read_text()).policies["glb"]
+    assert found.live is not None
+    assert found.live.restarts == {"agent-leaf0": 1, "controller": 1}
+    assert found.control["standby"]["takeovers"] >= 4
+    assert nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+)
+def test_nothing_is_left_of_a_command_that_is_interrupted(
+    tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    with command(tmp_path, LONG) as process:
+        until(lambda: named(tmp_path, "traffic"), "the traffic's start")
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    assert process.returncode == status
+    until(lambda: nothing_left(tmp_path), "the fabric's end", 30)
+
+
+def test_nothing_is_left_of_a_fabric_whose_supervisor_is_killed(tmp_path: Path) -> None:
+    with command(tmp_path, LONG) as process:
+        until(lambda: named(tmp_path, "traffic"), "the traffic's start")
+        leaf = named(tmp_path, "leaf0")
+        supervisor = int(Path(f"/proc/{leaf}/stat").read_text().split()[3])
+        os.kill(supervisor, signal.SIGKILL)
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "the live fabric's supervisor ended without a result" in output
+    until(lambda: nothing_left(tmp_path), "the fabric's end", 30)
+
+
+def test_a_switch_that_dies_ends_the_run_with_a_line_that_names_it(tmp_path: Path) -> None:
+    with command(tmp_path, LONG) as process:
+        until(lambda: named(tmp_path, "traffic"), "the traffic's start")
+        os.kill(named(tmp_path, "spine1"), signal.SIGKILL)
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "spine1 ended with signal 9" in output
+    until(lambda: nothing_left(tmp_path), "the fabric's end", 30)
+
+
+def test_a_trace_is_refused() -> None:
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        json.dump(SCENARIO, file)
+        file.flush()
+        result = CliRunner().invoke(app, ["run", file.name, "--on", "live", "--trace"])
+    assert "traced on --on sim" in str(result.exception)
