@@ -16,6 +16,7 @@ from sglb.cli.arguments import Define, Include
 from sglb.cli.collective import collective_app
 from sglb.cli.entry import Interrupted, raise_on_signals
 from sglb.cli.errors import INCOMPLETE, UserError, tell
+from sglb.cli.fluid import fluid_command
 from sglb.cli.lab import export_command, load_command
 from sglb.cli.progress import RunProgress
 from sglb.cli.savings import savings_command
@@ -274,6 +275,7 @@ app.command("export", no_args_is_help=True)(export_command)
 app.command("load", no_args_is_help=True)(load_command)
 app.command("tutorial")(tutorial_command)
 app.command("savings")(savings_command)
+app.command("fluid")(fluid_command)
 app.add_typer(collective_app)
 app.add_typer(sonic_app)
 

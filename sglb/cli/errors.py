@@ -20,6 +20,7 @@ from sglb.switch.p4runtime.status import P4RuntimeError
 from sglb.switch.pcap import PcapError
 from sglb.switch.runtime_file import RuntimeFileError
 from sglb.syncmesh.key_file import KeyFileError
+from sglb.watermark.errors import WatermarkError
 from sglb.watermark.sonic.errors import SonicError
 
 #: Exit statuses, beside 2 for a command line that makes no sense.
@@ -46,6 +47,7 @@ _PLAIN = (
     TraceRequestError,
     UnknownPolicyError,
     UserError,
+    WatermarkError,
     WorkerError,
 )
 

@@ -106,8 +106,8 @@ def ecn_before_pfc_bytes(
     """Kmin below which every queue marks before any ingress pauses, whoever fills them.
 
     At worst all that stands in `queues` egress queues came in by one ingress, and as much stands in
-    each of `classes` classes: n Kmin < alpha (pool - C n Kmin), so Kmin < alpha pool / (n (1 + C
-    alpha)). With all ports and classes it is the bound of the DCQCN paper, whose beta is alpha x classes (Zhu et
-    al., SIGCOMM 2015, section 4).
+    each of `classes` classes: n Kmin < alpha (pool - C n Kmin), which gives the bound. With all ports
+    and classes it is that of the DCQCN paper (Zhu et al., SIGCOMM 2015, section 4), whose beta is alpha
+    x classes.
     """
     return alpha * pool_bytes / (queues * (1 + classes * alpha))
