@@ -151,3 +151,16 @@ def set_response(world: World, port: int, quanta: int) -> None:
     """Sets how long after a pause frame's last bit a port obeys, in 512 bit times at its rate now."""
     record = port_at(world, port)
     world.w[record + m.P_RESPONSE] = pause_ps(world.w[record + m.P_RATE], quanta)
+
+
+def retune_class(world: World, node: int, cls: int, alpha: Fraction, xon_offset_bytes: int) -> None:
+    """Changes what pauses a class of a running node: its dynamic threshold, and when it resumes.
+
+    Nodes that share a record of settings change together. What waits stays, and is judged by the new
+    values from the next packet on. Raises `ConfigError` for values that can't be.
+    """
+    checked = ClassSettings(alpha=alpha, xon_offset_bytes=xon_offset_bytes)
+    TrafficSettings((checked,) * m.CLASSES)
+    place = class_at(world, node_at(world, node), cls)
+    for word in (m.C_ALPHA_NUM, m.C_ALPHA_DEN, m.C_XON_OFFSET):
+        world.w[place + word] = checked.words()[word]

@@ -1,0 +1,1 @@
+"""The tuner: keeps watermarks near the optimum as traffic changes, by what switches report."""
