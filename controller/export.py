@@ -1,12 +1,13 @@
 """A fabric as files of the P4 tutorials: `topology.json`, and what each switch holds.
 
-With them a fabric runs in Mininet, or wherever such files are read, without a controller.
+With them a fabric runs in Mininet, or wherever such files are read; without a controller, if the policy
+asks for no more than entries.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from finsy import P4Schema
@@ -15,10 +16,13 @@ from controller.agents import static_ports
 from controller.layout import FabricLayout
 from controller.paths import LinkState
 from controller.plan import Entity, PlanInputs, plan_switch
+from controller.timers import timers_of
+from sglb.fabric.live.switches import PRIORITY
 from sglb.fabric.scenario import Scenario
 from sglb.fabric.schema import Policy
 from sglb.fabric.topology import Topology
 from sglb.switch import runtime_file
+from sglb.switch.clock import PS_PER_US
 
 #: Policies that need neither an agent nor a timer beside what the tables say.
 STATIC_POLICIES: tuple[Policy, ...] = ("ecmp", "flowlet", "spray")
@@ -49,17 +53,58 @@ def export(
     for switch_id, name in names.items():
         text = runtime_file.to_json(_entities(inputs, switch_id), schema, target="bmv2")
         (folder / name).write_text(text, encoding="utf-8")
+    switches = {
+        s.name: {
+            "runtime_json": names[s.id],
+            "program": str(program.resolve()),
+            "device_id": s.id,
+        }
+        for s in topology.switches
+    }
+    _write(folder, topology, switches, fastest_mbps)
+
+
+def export_controlled(
+    scenario: Scenario,
+    policy: Policy,
+    folder: Path,
+    program: Path,
+    fabric: str,
+    mbps: float | None,
+) -> None:
+    """Writes `topology.json` of a fabric that `sglb control` fills, into a folder that is there.
+
+    `scenario` is in real time (`sglb.fabric.live.scaled`); links have its rates, switches its timers.
+    `fabric` and `mbps` are what `sglb control` is to be told. Raises OSError.
+    """
+    topology = scenario.topology
+    count = len(topology.switches)
+    switches = {}
+    for index, node in enumerate(topology.switches):
+        timers = timers_of(scenario.model, policy, index, count)
+        switches[node.name] = {
+            "program": str(program.resolve()),
+            "device_id": node.id,
+            "timers": [f"{app.app_id}:{app.period_ps // PS_PER_US}" for app in timers],
+            "realtime": PRIORITY if scenario.model.live.realtime else 0,
+        }
+    fastest_bps = max(link.spec.rate_bps for link in topology.links)
+    control = {"fabric": fabric, "policy": policy, "mbps": mbps}
+    _write(folder, topology, switches, fastest_bps / 1e6, control=control)
+
+
+def _write(
+    folder: Path,
+    topology: Topology,
+    switches: Mapping[str, object],
+    fastest_mbps: float | None,
+    **more: object,
+) -> None:
     data = {
         "hosts": dict(_hosts(topology)),
-        "switches": {
-            s.name: {
-                "runtime_json": names[s.id],
-                "program": str(program.resolve()),
-                "device_id": s.id,
-            }
-            for s in topology.switches
-        },
+        "switches": switches,
         "links": list(_links(topology, fastest_mbps)),
+        **more,
     }
     (folder / "topology.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 

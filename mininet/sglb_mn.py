@@ -70,6 +70,12 @@ def _end_with_parent():
     os.setpgrp()
 
 
+def _go_first():
+    """The same, and before other processes: who is late with a heartbeat is taken for dead."""
+    _end_with_parent()
+    os.nice(-20)
+
+
 # --- nodes ------------------------------------------------------------------------------------------
 
 
@@ -78,7 +84,8 @@ class P4Switch(Switch):
 
     program: a P4 program; entries: a runtime file with what its tables hold (None: a controller
     writes them). grpc_port, device_id: counted up from 50051 and 0, in the order of the switches.
-    cpu_port: the port of packet-ins. log_dir: where NAME.log and, with pcap, captures go.
+    cpu_port: the port of packet-ins. timers, realtime: as of `sglb switch`. log_dir: where NAME.log
+    and, with pcap, captures go.
     """
 
     made = 0
@@ -94,6 +101,8 @@ class P4Switch(Switch):
         cpu_port=510,
         log_dir=None,
         pcap=False,
+        timers=(),
+        realtime=0,
         **params,
     ):
         number = P4Switch.made
@@ -108,6 +117,8 @@ class P4Switch(Switch):
         self.cpu_port = int(cpu_port)
         self.log_dir = Path(log_dir) if log_dir else P4Switch.default_log_dir()
         self.pcap = pcap
+        self.timers = timers
+        self.realtime = realtime
         self.process = None
 
     _log_dir = None
@@ -143,7 +154,7 @@ class P4Switch(Switch):
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                preexec_fn=_end_with_parent,
+                preexec_fn=_go_first if self.realtime else _end_with_parent,
             )
 
     def start(self, _controllers):
@@ -212,14 +223,69 @@ class P4Switch(Switch):
         return f"{self.name}: P4Runtime on {self.address}, device {self.device_id}, log {self.log_file}"
 
 
+class FabricControl:
+    """`sglb control`: fills the switches of a fabric, and runs its agents."""
+
+    wanted = None  # what `topology.json` says of it
+    process = None
+
+    @classmethod
+    def launch(cls, switches, log_dir):
+        """Starts it and waits until all is filled. Raises LabError."""
+        log_file = log_dir / "control.log"
+        command = [sglb_command(), "control", cls.wanted["fabric"]]
+        command += ["--policy", cls.wanted["policy"], "--log-dir", str(log_dir)]
+        if cls.wanted["mbps"]:
+            command += ["--mbps", str(cls.wanted["mbps"])]
+        for switch in switches:
+            command += ["--switch", f"{switch.name}={switch.address}"]
+        with log_file.open("w") as log:
+            cls.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                preexec_fn=_go_first,
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while "ready" not in log_file.read_text().split():
+            if cls.process.poll() is not None or time.monotonic() > deadline:
+                raise LabError(f"the controller did not start:\n{log_file.read_text().strip()}")
+            time.sleep(0.05)
+
+    @classmethod
+    def end(cls):
+        """Ends it, if it runs."""
+        if cls.process is not None:
+            cls.process.terminate()
+            cls.process.wait()
+            cls.process = None
+
+
 class SglbSwitch(P4Switch):
     """`sglb switch`. It shapes its ports to the bandwidth of their links itself."""
+
+    @classmethod
+    def batchStartup(cls, switches):  # noqa: N802 - Mininet's name
+        """Waits for all, then starts the fabric's controller if it has one."""
+        P4Switch.batchStartup(switches)
+        if FabricControl.wanted is not None:
+            FabricControl.launch(switches, switches[0].log_dir)
+        return switches
+
+    def stop(self, deleteIntfs=True):  # noqa: N803 - Mininet's name
+        """Ends the controller before its switches."""
+        FabricControl.end()
+        P4Switch.stop(self, deleteIntfs)
 
     def command(self):
         """The command line. Raises LabError."""
         command = [sglb_command(), "switch"]
         if self.program:
             command += [self.program, "--port-events"]
+        command += [f"--timer={timer}" for timer in self.timers]
+        if self.realtime:
+            command += ["--realtime", str(self.realtime)]
         if self.entries:
             command += ["--entries", self.entries]
         for port, intf in self.data_ports():
@@ -345,6 +411,7 @@ class FileTopo(Topo):
         if path is None:
             raise LabError("--topo p4,FILE: which topology.json?")
         data = read_json(path)
+        FabricControl.wanted = data.get("control")
         root = Path(path).resolve().parent
         for name, params in data["switches"].items():
             program = (programs or {}).get(name) or params.get("program")
@@ -354,6 +421,8 @@ class FileTopo(Topo):
                 "entries": str(root / held) if held else None,
                 "device_id": params.get("device_id"),
                 "cpu_port": params.get("cpu_port"),
+                "timers": params.get("timers"),
+                "realtime": params.get("realtime"),
                 "log_dir": log_dir,
                 "pcap": pcap or None,
             }
@@ -399,9 +468,10 @@ def read_json(path):
 
 
 class FabricTopo(FileTopo):
-    """A fabric as `sglb export` writes it, running the balancing program without a controller.
+    """A fabric as `sglb export` writes it, running the balancing program.
 
-    policy: ecmp, flowlet or spray; bw: Mbit/s of the fastest link (None: as fast as it goes).
+    policy: ecmp, flowlet or spray, by entries alone, or dlb or glb, with a controller and agents. bw:
+    Mbit/s of the fastest link (None: as fast as it goes; for dlb and glb what the machine can follow).
     """
 
     def export(self, what, policy="flowlet", bw=None):

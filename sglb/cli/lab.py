@@ -9,13 +9,15 @@ from typing import Annotated, Final
 import finsy as fy
 import typer
 
-from controller.export import STATIC_POLICIES, export
+from controller.export import STATIC_POLICIES, export, export_controlled
 from sglb import programs
 from sglb.cli import files
 from sglb.cli.arguments import Define, Include
 from sglb.cli.errors import UserError
 from sglb.fabric import scenario as scenarios
+from sglb.fabric.live.scaled import default_scale, scaled
 from sglb.fabric.scenario import Scenario
+from sglb.fabric.schema import POLICIES
 from sglb.switch import runtime_file
 from sglb.switch.p4runtime.load import load
 
@@ -27,6 +29,7 @@ _SHAPES: Final = {
     ),
     "fattree": ("clos3", ("k",)),
 }
+_MBPS: Final = 10**6
 _SHAPE: Final = re.compile(r"([a-z0-9]+)((?:,[0-9]{1,5})+)\Z")
 
 
@@ -56,6 +59,14 @@ def fabric(text: str) -> Scenario:
     )
 
 
+def in_real_time(scenario: Scenario, mbps: float | None) -> Scenario:
+    """The scenario at rates that one machine can follow, or with its fastest link at `mbps`."""
+    if mbps is None:
+        return scaled(scenario, default_scale(scenario))
+    fastest_bps = max(link.spec.rate_bps for link in scenario.topology.links)
+    return scaled(scenario, max(1, round(fastest_bps / (mbps * _MBPS))))
+
+
 def export_command(
     what: Annotated[
         str,
@@ -75,21 +86,24 @@ def export_command(
         ),
     ] = None,
 ) -> None:
-    """Write a fabric as topology.json and a runtime file a switch, for Mininet.
+    """Write a fabric as topology.json and, if no controller is needed, a runtime file a switch.
 
-    The switches get by without a controller; so glb and dlb, which need more, are not to be had.
+    dlb and glb need one: `sglb control`, which fills the switches. They also need rates; without
+    --mbps these are what one machine can follow.
     """
     scenario = fabric(what)
-    chosen = next((name for name in STATIC_POLICIES if name == policy), None)
+    chosen = next((name for name in POLICIES if name == policy), None)
     if chosen is None:
-        raise UserError(
-            f"--policy {policy}: choose one of {', '.join(STATIC_POLICIES)}; the others need agents "
-            "or timers beside the tables"
-        )
+        raise UserError(f"--policy {policy}: choose one of {', '.join(POLICIES)}")
     program = programs.glb()
-    schema = fy.P4Schema(files.program(program).p4info)
     folder.mkdir(parents=True, exist_ok=True)
-    export(scenario, chosen, folder, schema, program, mbps)
+    if chosen in STATIC_POLICIES:
+        schema = fy.P4Schema(files.program(program).p4info)
+        export(scenario, chosen, folder, schema, program, mbps)
+    else:
+        path = Path(what)
+        named = str(path.resolve()) if path.is_file() else what
+        export_controlled(in_real_time(scenario, mbps), chosen, folder, program, named, mbps)
     typer.echo(
         f"{folder / 'topology.json'}: {len(scenario.topology.switches)} switches, "
         f"{len(scenario.topology.hosts)} hosts"

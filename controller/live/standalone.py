@@ -1,0 +1,95 @@
+"""A fabric's controllers and agents for switches that somebody else has started."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from controller.live.plane import LivePlane
+from sglb.fabric.live.control import LiveView
+from sglb.fabric.live.processes import Process, ProcessSpec, end_all, failed, start
+from sglb.fabric.scenario import Scenario
+
+_LOOK_S: Final = 0.05
+_RESTART_S: Final = 0.2
+
+
+class _Supervisor:
+    """Starts processes, anew if they end; the kernel ends them when this process is gone."""
+
+    def __init__(self, view: LiveView) -> None:
+        self._view = view
+        self._processes: dict[str, Process] = {}
+        self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def run(self, spec: ProcessSpec) -> None:
+        process = start(spec, self._view.folder / f"{spec.name}.log")
+        self._processes[spec.name] = process
+        asyncio.get_running_loop().add_reader(process.pidfd, self._ended, process)
+
+    def _ended(self, process: Process) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(process.pidfd)
+        del self._processes[process.spec.name]
+        status = process.reap()
+        if process.spec.restart:
+            loop.call_later(_RESTART_S, self.run, process.spec)
+        elif not self.failure.done():
+            self.failure.set_exception(failed(process, status))
+
+    async def until_ready(self, names: list[str]) -> None:
+        while not all(self._view.ready(name).exists() for name in names):
+            await asyncio.sleep(_LOOK_S)
+
+    def close(self) -> None:
+        for process in self._processes.values():
+            asyncio.get_running_loop().remove_reader(process.pidfd)
+        end_all(list(self._processes.values()))
+
+
+async def control(
+    scenario: Scenario,
+    policy: str,
+    addresses: Mapping[int, str],
+    folder: Path,
+    depth_unit_bytes: int,
+    on_ready: Callable[[], None],
+) -> None:
+    """Controls switches until SIGINT or SIGTERM.
+
+    `scenario` is in real time (`sglb.fabric.live.scaled`), `addresses` are the switches' P4Runtime
+    servers by id, `folder` is a private one. `on_ready` is called when all are filled and all agents
+    know their neighbours. This process must have no threads and no gRPC channel. Raises `LiveError`.
+    """
+    view = LiveView(scenario, policy, folder, addresses, depth_unit_bytes)
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    specs = LivePlane(view).processes()
+    supervisor = _Supervisor(view)
+    try:
+        for spec in specs:
+            supervisor.run(spec)
+        ready = asyncio.ensure_future(supervisor.until_ready([spec.name for spec in specs]))
+        ready.add_done_callback(lambda done: None if done.cancelled() else on_ready())
+        ending = asyncio.ensure_future(stop.wait())
+        waits: set[asyncio.Future[Any]] = {ending, supervisor.failure}
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        ending.cancel()
+        if supervisor.failure.done():
+            supervisor.failure.result()
+    finally:
+        supervisor.close()
+
+
+def keep_logs(folder: Path, to: Path) -> None:
+    """Copies the processes' logs."""
+    for log in folder.glob("*.log"):
+        with suppress(OSError):
+            shutil.copy2(log, to / log.name)
