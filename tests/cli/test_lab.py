@@ -93,10 +93,43 @@ def test_export_tells_what_is_no_fabric(
     assert "bug" not in answer.err
 
 
-def test_export_is_for_policies_that_tables_are_enough_for(sglb: Sglb, tmp_path: Path) -> None:
-    answer = sglb("export", "leafspine,2,2", tmp_path, "--policy", "glb")
-    assert answer.code == 1
-    assert "--policy glb: choose one of ecmp, flowlet, spray" in answer.err
+def test_export_for_a_controller_has_rates_and_timers_and_no_entries(
+    sglb: Sglb, tmp_path: Path
+) -> None:
+    assert sglb("export", "leafspine,2,1", tmp_path, "--policy", "glb", "--mbps", 20).code == 0
+    assert {p.name for p in tmp_path.iterdir()} == {"topology.json"}
+    data = json.loads((tmp_path / "topology.json").read_text())
+    assert data["control"] == {"fabric": "leafspine,2,1", "policy": "glb", "mbps": 20.0}
+    assert {tuple(link[2:]) for link in data["links"]} == {("0", 20.0)}
+    # The quality timer and the heartbeat's, as `live` has them by default.
+    assert data["switches"]["spine0"]["timers"] == ["1:10000", "2:2000"]
+    assert data["switches"]["spine0"]["device_id"] == 3
+
+
+def test_export_and_control_know_the_policies(sglb: Sglb, tmp_path: Path) -> None:
+    options = ("--policy", "best")
+    for answer in (
+        sglb("export", "leafspine,2,2", tmp_path, *options),
+        sglb("control", "leafspine,2,2", "--switch", "leaf0=127.0.0.1:1", *options),
+    ):
+        assert answer.code == 1
+        assert "--policy best: choose one of ecmp, flowlet, spray, dlb, glb" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("switches", "message"),
+    [
+        (["leaf0"], "--switch leaf0: write NAME=HOST:PORT, as in leaf0=127.0.0.1:50051"),
+        (
+            ["leaf7=127.0.0.1:1"],
+            "--switch leaf7=127.0.0.1:1: the fabric has no switch of that name",
+        ),
+        (["leaf0=127.0.0.1:1", "spine0=127.0.0.1:2"], "--switch leaf1=HOST:PORT is missing"),
+    ],
+)
+def test_control_needs_all_switches(switches: list[str], message: str, sglb: Sglb) -> None:
+    options = [word for text in switches for word in ("--switch", text)]
+    assert sglb("control", "leafspine,2,1", *options) == Answer(1, "", f"error: {message}\n")
 
 
 # --- load ---

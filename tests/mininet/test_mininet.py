@@ -78,6 +78,20 @@ def test_a_fabric_with_rates_that_the_switches_shape(tmp_path: Path) -> None:
     assert "--rate 2:20.000000M" in command
 
 
+def test_a_controller_fills_a_fabric_and_leads_around_a_link(tmp_path: Path) -> None:
+    """Each ping is sent until one comes back."""
+    ping = "h0 ping -c 1 -w 60 h1"
+    typed = f"{ping}\nlink leaf0 spine0 down\n{ping}\n"
+    options = ["--topo", "leafspine,2,2,policy=glb", "--switch", f"sglb,log_dir={tmp_path}"]
+    command = ["mn", "--custom", str(NODES), *options, "--controller", "none"]
+    found = run(command, tmp_path, typed)
+    assert found.stderr.count(", 1 received,") == 2, found.stderr
+    assert (tmp_path / "control.log").read_text() == "ready\n"
+    assert {p.name for p in tmp_path.glob("agent-*.log")} == {
+        f"agent-{name}.log" for name in ("leaf0", "leaf1", "spine0", "spine1")
+    }
+
+
 def test_hosts_are_what_the_file_says_and_links_too(tmp_path: Path) -> None:
     asked = ("ip -4 -o addr show eth0", "ip neigh", "cat /sys/class/net/eth0/address")
     found = tutorial(tmp_path, "--pcap", typed="".join(f"h2 {command}\n" for command in asked))
