@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from sglb.cli import files
 from sglb.cli.arguments import Define, Include
 from sglb.cli.collective import collective_app
+from sglb.cli.control import control_command
 from sglb.cli.entry import Interrupted, raise_on_signals
 from sglb.cli.errors import INCOMPLETE, UserError, tell
 from sglb.cli.fluid import fluid_command
@@ -274,6 +275,7 @@ app.command("switch")(switch_command)
 app.command("export", no_args_is_help=True)(export_command)
 app.command("load", no_args_is_help=True)(load_command)
 app.command("tutorial")(tutorial_command)
+app.command("control", no_args_is_help=True)(control_command)
 app.command("savings")(savings_command)
 app.command("fluid")(fluid_command)
 app.add_typer(collective_app)
