@@ -1,13 +1,13 @@
 """The mirror of what neighbours said is down, and the making good of what the data plane missed.
 
-The data plane takes notifications in by itself and passes those on to the agent that tell of "down" or of
-its end. What a DELTA or FULL says otherwise is a notification that got lost, if it is newer. Besides, a
-profile that several subjects share takes nothing of them but "down", as "worst", and never takes
-that back: that is the agent's to do, as it knows what each subject stands at. Either way the agent
-compares what a lane should hold with what it does hold, and a SET writes the difference, with the
-announcement that depends on it, so that relays follow. What is neither down nor worst is a band: the
-agent does not follow it, and where it has to end "down" or "worst" it writes the neutral one, which the
-next notification replaces.
+The data plane takes notifications in by itself and passes those on to the agent that tell of "down"
+or of its end. What a DELTA or FULL says otherwise is a notification that got lost, if it is newer.
+Besides, a profile that several subjects share takes nothing of them but "down", as "worst", and
+never takes that back: that is the agent's to do, as it knows what each subject stands at. Either
+way the agent compares what a lane should hold with what it does hold, and a SET writes the
+difference, with the announcement that depends on it, so that relays follow. What is neither down
+nor worst is a band: the agent does not follow it, and where it has to end "down" or "worst" it
+writes the neutral one, which the next notification replaces.
 
 Sequence numbers of a neighbour's data plane tell newer from older. A notification leaves in copies, to
 each listener and to its agent, numbered as they leave their queues, so the agent's copy of a newer
