@@ -34,6 +34,7 @@ POLICIES: Final = ("ecmp", "dlb", "glb")
 CUTS: Final = ("down", "black_hole")
 _PROBES_PER_S: Final = 3_000
 _CUT_S: Final = 1.0
+_ATTEMPTS: Final = 4
 #: Until losses have ended, whoever ends them.
 _AFTER_S: Final = {"ecmp": 2.5, "dlb": 2.5, "glb": 1.0}
 #: The aims: so many times shorter than FRR's.
@@ -95,8 +96,17 @@ def scenario(cut: str, policy: str) -> Scenario:
 
 
 def ours(cut: str, policy: str) -> Loss:
-    """One cut under one policy on the live fabric."""
-    report = run(scenario(cut, policy), on="live").policies[policy]
+    """One cut under one policy on the live fabric.
+
+    Once more when heartbeats of links that were well did not come in time: the machine was too busy
+    then. FRR's part does the same with probes that get lost before the cut.
+    """
+    for _ in range(_ATTEMPTS):
+        report = run(scenario(cut, policy), on="live").policies[policy]
+        assert report.live is not None
+        if not report.live.false_alarms:
+            break
+        print(f"# {policy}, {cut}: disturbed, {report.live.false_alarms} false alarms", flush=True)
     return _loss(report, cut)
 
 

@@ -193,10 +193,22 @@ class Controller:
         self._away.discard(switch_id)
         return Repair(self._name(switch_id), change, known.schema)
 
-    def restarted(self, switch_id: int, incarnation: int) -> None:
-        """The switch has started anew: `update` leaves it alone until `reconcile` has filled it."""
+    def inspect(self, switch_id: int) -> Repair:
+        """What `reconcile` would do, without doing it. Raises as that."""
+        known = self._known[switch_id]
+        parts = [known.encoder.part(part) for part in plan_parts(self._inputs, switch_id)]
+        wanted = Holdings.union([part.entities for part in parts])
+        change = difference(self._read(switch_id), wanted, known.initial)
+        return Repair(self._name(switch_id), change, known.schema)
+
+    def adopted(self, switch_id: int, incarnation: int) -> None:
+        """The switch is known to run in this incarnation."""
         incarnations = {**self._inputs.incarnations, switch_id: incarnation}
         self._inputs = replace(self._inputs, incarnations=incarnations)
+
+    def restarted(self, switch_id: int, incarnation: int) -> None:
+        """The switch has started anew: `update` leaves it alone until `reconcile` has filled it."""
+        self.adopted(switch_id, incarnation)
         self._away.add(switch_id)
 
     def reconcile_all(self) -> dict[int, Repair]:

@@ -33,6 +33,7 @@ from sglb.switch.config import SwitchConfig
 from sglb.switch.p4runtime.client import InProcessClient
 from sglb.switch.p4runtime.status import Code, P4RuntimeError
 from sglb.syncmesh import messages
+from sglb.syncmesh.config import AgentConfig
 from sglb.syncmesh.dataplane import CODE_BEST, CODE_DOWN
 from sglb.syncmesh.driver import Event, ScheduledAgent
 from sglb.syncmesh.effects import Cause, LinkDown, LinkRecovered
@@ -51,10 +52,7 @@ class FabricControl:
         self._policy = next(p for p in view.scenario.policies if p == view.policy)
         self._fabric = FabricLayout(view.topology)
         self._clients = {i: InProcessClient(service) for i, service in view.services.items()}
-        self._agent_clients = {
-            i: InProcessClient(service, role=p4r.Role(name=_AGENT_ROLE))
-            for i, service in view.services.items()
-        }
+        self._agent_clients = self._clients_of_agents()
         self._agents: dict[int, ScheduledAgent] = {}
         self._allocations = self._allocate()
         self._key = simulated_key(view.scenario)
@@ -72,6 +70,18 @@ class FabricControl:
         self._refills: dict[int, Handle] = {}
         self._updates = 0
         self._agent_updates = 0
+
+    @property
+    def clients(self) -> Mapping[int, InProcessClient]:
+        """The controller's sessions, by switch."""
+        return self._clients
+
+    def _clients_of_agents(self) -> dict[int, InProcessClient]:
+        """Sessions of their own."""
+        return {
+            i: InProcessClient(service, role=p4r.Role(name=_AGENT_ROLE))
+            for i, service in self._view.services.items()
+        }
 
     def _allocate(self) -> dict[int, Allocation]:
         if self._policy != "glb":
@@ -166,17 +176,21 @@ class FabricControl:
         for app in timers_of(self._model, self._policy, index, len(self._view.switches)):
             self._view.switches[switch_id].start_generator(app)
 
+    def _agent_config(self, switch_id: int) -> AgentConfig:
+        """What a switch's agent is told."""
+        return agent_config(
+            self._fabric.layout(switch_id),
+            self._allocations[switch_id],
+            self._view.scenario,
+            self._incarnations[switch_id],
+            self._key,
+        )
+
     def _start_agent(self, switch_id: int) -> None:
         incarnation = self._incarnations[switch_id]
         scenario = self._view.scenario
         self._agents[switch_id] = ScheduledAgent(
-            agent_config(
-                self._fabric.layout(switch_id),
-                self._allocations[switch_id],
-                scenario,
-                incarnation,
-                self._key,
-            ),
+            self._agent_config(switch_id),
             self._agent_clients[switch_id],
             self._view.clock,
             scenario.rng(f"agent {switch_id} {incarnation}"),

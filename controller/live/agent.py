@@ -38,7 +38,7 @@ _AGAIN_S: Final = 0.1
 _NS_PER_MS: Final = 1_000_000
 _BEATS_PER_S, _BEATS = 50, 4
 #: A message through two processes in Python takes milliseconds, on a busy machine many.
-_PATIENCE_PS: Final = {
+PATIENCE_PS: Final = {
     "delta_ps": 10 * PS_PER_MS,
     "retransmit_ps": 250 * PS_PER_MS,
     "retransmit_max_ps": 2_000 * PS_PER_MS,
@@ -144,7 +144,7 @@ class _Agent:
         config = agent_config(self._layout, self._allocation, scenario, incarnation, self._key)
         config = replace(
             config,
-            timers=replace(config.timers, **_PATIENCE_PS),
+            timers=replace(config.timers, **PATIENCE_PS),
             new_data_plane=False,
             first_seq=now_ms % (1 << SEQ_BITS),
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 from controller.agents import named_key_file
 from controller.live.agent import AgentProcess, agent_name, key_path
+from controller.live.bmv2 import Bmv2ControlProcess
 from controller.live.control import FIRST, ControlProcess
 from controller.timers import timers_of
 from sglb.fabric.live.control import LiveView
@@ -36,6 +37,10 @@ class LivePlane:
 
     def processes(self) -> list[ProcessSpec]:
         """Controllers first: agents wait for what these fill in."""
+        if self._view.target == "bmv2":
+            name = CONTROLLERS[0]
+            keep = tuple(namespace.fd for namespace in self._view.namespaces.values())
+            return [ProcessSpec(name, Bmv2ControlProcess(self._view, name), keep=keep)]
         found = [
             ProcessSpec(
                 name, ControlProcess(self._view, name, first=name == CONTROLLERS[0]), restart=True

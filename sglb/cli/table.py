@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sglb.cli import words
-from sglb.fabric.live.scaled import scaled
+from sglb.fabric.live.scaled import patient, scaled
 from sglb.fabric.report import LossWindow, PolicyReport, RunReport, SplitReport
 from sglb.fabric.scenario import Scenario
 
@@ -146,7 +146,8 @@ def show(scenario: Scenario, report: RunReport, console: Console) -> None:
     """Print title, table, footnotes and assumptions."""
     found = next((p.live for p in report.policies.values() if p.live is not None), None)
     if found is not None:
-        scenario = scaled(scenario, found.rate_scale)
+        given = patient(scenario) if found.target == "bmv2" else scenario
+        scenario = scaled(given, found.rate_scale)
     console.print(Text(report.name, style="bold"), Text(f"(seed {report.seed})"))
     for name, text in (
         ("fabric", words.fabric(scenario.topology)),

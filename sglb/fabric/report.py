@@ -150,7 +150,8 @@ class LiveReport:
 
     `target` ran the switches (`live` or `bmv2`), at rates divided by `rate_scale`. `probes` were sent,
     `probes_lost` never came. `windows` are the faults' that cut, `remote` the same of packets from
-    switches that are not at the cut. `restarts` counts by name processes that ended and were started
+    switches that are not at the cut. `false_alarms` counts notifications of something down that no fault
+    explains: the machine was too busy for heartbeats. `restarts` counts by name processes that ended and were started
     anew.
     """
 
@@ -161,6 +162,7 @@ class LiveReport:
     windows: tuple[LossWindow, ...]
     remote: tuple[LossWindow, ...]
     restarts: Mapping[str, int]
+    false_alarms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

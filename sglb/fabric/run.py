@@ -89,7 +89,12 @@ def run(
     given = scenario if isinstance(scenario, Scenario) else load(scenario)
     chosen = _chosen(given, policies)
     if on != "sim":
-        return _run_live(given, chosen, _program(program), control_plane, trace, progress, on, live)
+        if on == "bmv2" and isinstance(program, CompiledProgram):
+            raise TypeError("BMv2 has its own compiler: give the program as a path")
+        source = Path(program) if isinstance(program, str | Path) else programs.glb()
+        return _run_live(
+            given, chosen, _program(program), control_plane, trace, progress, on, live, source
+        )
     if trace is not None:
         given = _traceable(given)
         trace.check(given)
@@ -114,24 +119,27 @@ def _run_live(
     progress: Progress | None,
     on: Target,
     options: LiveOptions,
+    source: Path,
 ) -> RunReport:
     # Here, as simulated runs need none of it.
     from sglb.fabric.live.control import load_live_control_plane
     from sglb.fabric.live.run import LiveJob, run_job
-    from sglb.fabric.live.scaled import default_scale, scaled
+    from sglb.fabric.live.scaled import default_scale, patient, scaled
 
     if trace is not None:
         raise TraceRequestError(f"packets are traced on --on sim, not on --on {on}")
     if not isinstance(control_plane, str):
         raise TypeError("a live control plane is known by its name")
     load_live_control_plane(control_plane)
+    if on == "bmv2":
+        scenario = patient(scenario)
     scale = options.rate_scale or scenario.model.live.rate_scale or default_scale(scenario)
     given = scaled(scenario, scale)
     transport = transport_config(given)
     bound = lower_bound(given.topology, given.faults, given.workload, transport, 0)
     ideal = tuple(ideal_fct_ps(given.topology, given.workload, transport, 0))
     names = tuple(policies)
-    job = LiveJob(given, names, program, control_plane, bound, ideal, on, options.logs)
+    job = LiveJob(given, names, program, control_plane, bound, ideal, on, options.logs, source)
     try:
         reports = run_job(job, progress)
     except JobsInterrupted as stopped:

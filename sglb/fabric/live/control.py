@@ -8,12 +8,13 @@ the switches as anybody would: P4Runtime and gNMI on their Unix sockets.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol
 
 from sglb.fabric.control import ControlPlaneNotFoundError
+from sglb.fabric.live.namespaces import Namespace
 from sglb.fabric.live.processes import ProcessSpec
 from sglb.fabric.scenario import Scenario
 from sglb.switch.pktgen import TimerApp
@@ -27,6 +28,8 @@ class LiveView:
 
     `scenario` is in real time (`scaled`), `policy` one of its policies, `folder` a private one for
     sockets and files of this run, `addresses` where each switch (by id) serves P4Runtime, for gRPC.
+    `target` is what runs the switches; for `bmv2`, which has no gNMI and starts without a program,
+    `program` is what `p4c-bm2-ss` made of it, and `namespaces` lead to the switches' ports.
     A process that is ready for packets creates `ready(NAME)`; what it wants in the report it writes to
     `report(NAME)` as JSON when it ends, and what it saw and did to `journal(NAME)` (`journal`).
     """
@@ -36,6 +39,9 @@ class LiveView:
     folder: Path
     addresses: Mapping[int, str]
     depth_unit_bytes: int
+    target: str = "live"
+    program: Path | None = None
+    namespaces: Mapping[int, Namespace] = field(default_factory=dict)
 
     def ready(self, name: str) -> Path:
         """The file that says that a process is ready."""

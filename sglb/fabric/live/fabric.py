@@ -13,12 +13,12 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from sglb.fabric import frames
 from sglb.fabric.advance import Advance, Stop, Tell
@@ -33,7 +33,7 @@ from sglb.fabric.live.processes import Process, ProcessSpec, end_all, failed, st
 from sglb.fabric.live.traffic import NAME as TRAFFIC
 from sglb.fabric.live.traffic import Progress, TrafficProcess, TrafficResult
 from sglb.fabric.scenario import Scenario
-from sglb.fabric.topology import Link
+from sglb.fabric.topology import Edge, Link
 from sglb.switch.clock import PS_PER_NS, PS_PER_S, PS_PER_US
 
 _MTU_BYTES: Final = 9_216
@@ -48,8 +48,20 @@ _PREPARE_S: Final = 0.1
 _TAP_BYTES: Final = 64
 _STAMP: Final = struct.Struct("=qq")
 
-#: The process of a switch, by its id.
-SwitchMaker = Callable[["LiveFabric", int], ProcessSpec]
+
+class SwitchTarget(Protocol):
+    """What runs the switches of a live fabric.
+
+    `compiled` is a program that the control plane has to load, `depth_unit_bytes` the unit of queue
+    depths.
+    """
+
+    name: str
+    depth_unit_bytes: int
+    compiled: Path | None
+
+    def process(self, fabric: LiveFabric, switch_id: int) -> ProcessSpec:
+        """The process of a switch."""
 
 
 @dataclass(slots=True)
@@ -67,7 +79,7 @@ class LiveRun:
 class LiveFabric:
     """See the module. `scenario` is in real time, `folder` private to this fabric and empty.
 
-    `make_switch` gives each switch's process, `control` the control plane. Use it in `async with`.
+    `target` gives each switch's process, `control` the control plane. Use it in `async with`.
     """
 
     def __init__(
@@ -75,27 +87,29 @@ class LiveFabric:
         scenario: Scenario,
         policy: str,
         folder: Path,
-        make_switch: SwitchMaker,
+        target: SwitchTarget,
         control: LiveControlPlaneFactory,
-        depth_unit_bytes: int,
     ) -> None:
         self.scenario = scenario
         self.topology = scenario.topology
         self.policy = policy
+        self.namespaces: dict[int, Namespace] = {}
         self.view = LiveView(
             scenario,
             policy,
             folder,
             {n.id: f"unix:{folder}/{n.name}.sock" for n in self.topology.switches},
-            depth_unit_bytes,
+            target.depth_unit_bytes,
+            target.name,
+            target.compiled,
+            self.namespaces,
         )
-        self.namespaces: dict[int, Namespace] = {}
         self.ends: dict[tuple[int, int], End] = {}
         self.processes: dict[str, Process] = {}
         self.restarts: dict[str, int] = {}
         self.start_ns = 0
         self.plane: LiveControlPlane = control(self.view)
-        self._make_switch = make_switch
+        self._make_switch = target.process
         self._links: dict[int, LinkSocket] = {}
         self._sockets: dict[int, socket.socket] = {}
         self._taps: list[socket.socket] = []
@@ -149,11 +163,11 @@ class LiveFabric:
     async def _start(self) -> None:
         specs = [self._make_switch(self, node.id) for node in self.topology.switches]
         for spec in specs:
-            self._run(spec)
+            self.start_process(spec)
         await self._until_ready(spec.name for spec in specs)
         specs = list(self.plane.processes())
         for spec in specs:
-            self._run(spec)
+            self.start_process(spec)
         await self._until_ready(spec.name for spec in specs)
         # So many processes that start at once can look like a fault to one another.
         await asyncio.sleep(_SETTLE_S)
@@ -171,7 +185,8 @@ class LiveFabric:
 
     # --- processes --------------------------------------------------------------------------------
 
-    def _run(self, spec: ProcessSpec) -> Process:
+    def start_process(self, spec: ProcessSpec) -> Process:
+        """Starts a process of the fabric, which watches it from now on."""
         process = start(spec, self.view.folder / f"{spec.name}.log")
         self.processes[spec.name] = process
         loop = asyncio.get_running_loop()
@@ -194,7 +209,7 @@ class LiveFabric:
 
     def _again(self, spec: ProcessSpec) -> None:
         if self.namespaces and spec.name not in self.processes:
-            self._run(spec)
+            self.start_process(spec)
 
     def _fail(self, error: Exception) -> None:
         if not self._failure.done():
@@ -214,7 +229,7 @@ class LiveFabric:
         target = TrafficProcess(self.view, self.start_ns, self._sockets, progress, result)
         for node in self.topology.switches:
             self._order(node.name, {"begin": True})
-        traffic = self._run(ProcessSpec(TRAFFIC, target, keep=keep, nice=-15))
+        traffic = self.start_process(ProcessSpec(TRAFFIC, target, keep=keep, nice=-15))
         injecting = asyncio.create_task(self._inject())
         total = sum(-(-f.size_bytes // self._mtu) for f in self.scenario.workload.flows)
         try:
@@ -292,12 +307,29 @@ class LiveFabric:
             self._switch_up(fault.switch_id)
 
     def _set_link(self, link: Link, up: bool) -> None:
-        """Both ends at once, as nearly as that goes; a switch that is down keeps its ends down."""
+        """Both ends at once, as nearly as that goes; a switch that is down keeps its ends down.
+
+        BMv2 takes nothing in any more, by whatever port, once an interface of it has been down. So its
+        cables are cut by filters, and its control plane is told what carriers would have told.
+        """
+        if self.view.target == "bmv2" and self.start_ns:
+            self._cut_by_filter(link, up)
+            return
         for node in (link.a, link.b):
             if not (up and node in self._down):
                 self._links[node].set_up(self.ends[node, link.port(node)], up)
             if self.topology.by_id(node).is_host and TRAFFIC in self.processes:
                 self._order(TRAFFIC, {"link": [node, up]})
+
+    def _cut_by_filter(self, link: Link, up: bool) -> None:
+        edges = tuple(Edge(link, src, link.other(src)) for src in (link.a, link.b))
+        for cut in self._receivers(Fault(0, FaultKind.BLACKHOLE, link.name, edges=edges)):
+            with cut:
+                packets.filtered(cut, None if up else packets.SWALLOW)
+        for node in (link.a, link.b):
+            if not self.topology.by_id(node).is_host:
+                for name in self.plane.told:
+                    self._order(name, {"port": [node, link.port(node), up]})
 
     def _set_rate(self, link: Link, rate_bps: int) -> None:
         for node in (link.a, link.b):
@@ -324,7 +356,7 @@ class LiveFabric:
         self._down.discard(switch_id)
         spec = self._make_switch(self, switch_id)
         self.view.ready(spec.name).unlink(missing_ok=True)
-        self._run(spec)
+        self.start_process(spec)
         for port, link in self.topology.ports(switch_id).items():
             self._links[switch_id].set_up(self.ends[switch_id, port], True)
             self._tell_host(link, switch_id, True)

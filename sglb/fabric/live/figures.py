@@ -36,7 +36,7 @@ from sglb.fabric.report import (
     worst,
 )
 from sglb.fabric.scenario import Scenario
-from sglb.fabric.topology import Topology
+from sglb.fabric.topology import Link, Topology
 from sglb.switch.clock import PS_PER_S
 
 _CUTS: Final = {
@@ -86,6 +86,17 @@ class _Cut:
     repaired_ps: int | None
     killed: frozenset[DeadHop]
 
+    def links(self, topology: Topology) -> list[Link]:
+        """The links that it is about."""
+        links = [*self.fault.links, *(edge.link for edge in self.fault.edges)]
+        if self.fault.switch_id:
+            links += topology.ports(self.fault.switch_id).values()
+        return links
+
+    def ends(self, topology: Topology) -> set[int]:
+        """The switches and hosts at these links."""
+        return {end for link in self.links(topology) for end in (link.a, link.b)}
+
 
 def _cuts(topology: Topology, log: EventLog) -> Iterator[_Cut]:
     state = FabricState(topology)
@@ -122,11 +133,8 @@ class _Harm:
         self._cut = cut
         self._run = run
         self._pairs = {(hop.switch_id, hop.dest_switch_id) for hop in cut.killed}
-        links = [*cut.fault.links, *(edge.link for edge in cut.fault.edges)]
-        if cut.fault.switch_id:
-            links += topology.ports(cut.fault.switch_id).values()
-        self._links = {link.id for link in links}
-        self._ends = {end for link in links for end in (link.a, link.b)}
+        self._links = {link.id for link in cut.links(topology)}
+        self._ends = cut.ends(topology)
         self._remote = {switch for switch, _ in self._pairs} - self._ends
         end_ps = cut.repaired_ps
         self._events = [
@@ -257,7 +265,8 @@ def summary(
         bound.check(completion_ps)
     lost = lost_packets(traffic)
     recoveries, windows, remote = [], [], []
-    for cut in _cuts(scenario.topology, log):
+    cuts = list(_cuts(scenario.topology, log))
+    for cut in cuts:
         harm = _Harm(scenario.topology, cut, log, traffic)
         its = harm.lost(lost)
         recoveries.append(harm.recovery(its))
@@ -300,8 +309,19 @@ def summary(
             tuple(windows),
             tuple(remote),
             run.restarts,
+            _false_alarms(scenario.topology, log, cuts),
         ),
     )
+
+
+def _false_alarms(topology: Topology, log: EventLog, cuts: Sequence[_Cut]) -> int:
+    """Notifications of something down from switches that are at no cut so far."""
+    count = 0
+    for event in log.of(NotificationReceived):
+        if event.down and event.time_ps >= 0:
+            so_far = [cut for cut in cuts if cut.cut_ps <= event.time_ps]
+            count += not any(event.origin in cut.ends(topology) for cut in so_far)
+    return count
 
 
 def _reasons(lost: int, refused: int) -> dict[str, int]:

@@ -18,6 +18,8 @@ from typing import Final
 from sglb.fabric.live.errors import LiveError
 
 _NEWNET: Final = 0x40000000
+_NEWNS: Final = 0x20000
+_MS_REC, _MS_PRIVATE = 0x4000, 1 << 18
 _OWN: Final = "/proc/thread-self/ns/net"
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -37,6 +39,14 @@ def _check(result: int, what: str) -> None:
     if result:
         number = ctypes.get_errno()
         raise LiveError(f"{what}: {os.strerror(number)}")
+
+
+def mount_own_sysfs() -> None:
+    """Has this process, and none outside, see in /sys the interfaces of its network namespace."""
+    _check(_libc.unshare(_NEWNS), "a mount namespace")
+    private = ctypes.c_ulong(_MS_REC | _MS_PRIVATE)
+    _check(_libc.mount(None, b"/", None, private, None), "private mounts")
+    _check(_libc.mount(b"sysfs", b"/sys", b"sysfs", ctypes.c_ulong(0), None), "a /sys of its own")
 
 
 class Namespace:

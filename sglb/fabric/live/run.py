@@ -24,10 +24,10 @@ from sglb.fabric.bounds import LowerBound
 from sglb.fabric.live import namespaces
 from sglb.fabric.live.control import load_live_control_plane
 from sglb.fabric.live.errors import LiveError
-from sglb.fabric.live.fabric import LiveFabric
+from sglb.fabric.live.fabric import LiveFabric, SwitchTarget
 from sglb.fabric.live.figures import summary
 from sglb.fabric.live.folders import private_folder
-from sglb.fabric.live.targets import embedded
+from sglb.fabric.live.targets import Bmv2, Embedded, check_bmv2
 from sglb.fabric.report import PolicyReport
 from sglb.fabric.scenario import Scenario
 from sglb.fabric.workers import JobsInterrupted, WorkerError, packed
@@ -44,7 +44,8 @@ LIVE, BMV2 = "live", "bmv2"
 class LiveJob:
     """Everything a supervisor needs. `scenario` is in real time; `ideal_fct_ps` by flow id.
 
-    `logs` is a folder that keeps the logs, `target` what runs the switches (`LIVE`, `BMV2`).
+    `logs` is a folder that keeps the logs, `target` what runs the switches (`LIVE`, `BMV2`), `source`
+    the program's file, for compilers other than ours.
     """
 
     scenario: Scenario
@@ -55,6 +56,7 @@ class LiveJob:
     ideal_fct_ps: tuple[int, ...]
     target: str
     logs: Path | None
+    source: Path
 
     @property
     def policy(self) -> str:
@@ -73,6 +75,8 @@ def run_job(
     why = namespaces.why_not()
     if why:
         raise LiveError(f"--on {job.target}: {why}")
+    if job.target == BMV2:
+        check_bmv2()
     path = os.pathsep.join(p for p in sys.path if p)
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", _MAIN],
@@ -200,11 +204,15 @@ class _Stopped:
 
 def run_policy(job: LiveJob, policy: str, tell: Tell, stop: Stop) -> PolicyReport:
     """One policy on a fabric of its own, in this process: it must have no threads."""
-    make_switch, depth_unit_bytes = embedded(job.scenario, job.program)
     control = load_live_control_plane(job.control_plane)
 
     async def run(folder: Path) -> PolicyReport:
-        fabric = LiveFabric(job.scenario, policy, folder, make_switch, control, depth_unit_bytes)
+        target: SwitchTarget
+        if job.target == BMV2:
+            target = Bmv2(job.scenario, job.source, folder)
+        else:
+            target = Embedded(job.scenario, job.program)
+        fabric = LiveFabric(job.scenario, policy, folder, target, control)
         async with fabric:
             found = await fabric.run(tell, stop)
         return summary(job.scenario, found, job.bound, job.ideal_fct_ps, job.target, stop())

@@ -27,6 +27,7 @@ from sglb.fabric.topology import Edge, Link, Topology
 PACKETS_PER_S: Final = 4_000
 _STEPS: Final = (1, 2, 5)
 _US_PER_S: Final = 1_000_000
+_BY_HAND_US: Final = 100_000
 _SLIGHT: Final = 0.1  #: of a heartbeat: such a delay needs no patience
 
 
@@ -42,6 +43,17 @@ def default_scale(scenario: Scenario) -> int:
         step += 1
         scale = _STEPS[step % 3] * 10 ** (step // 3)
     return scale
+
+
+def patient(scenario: Scenario) -> Scenario:
+    """With heartbeats and samples that a control plane can make by packet-outs, for BMv2."""
+    live = scenario.model.live
+    slow = {
+        name: max(getattr(live, name), _BY_HAND_US)
+        for name in ("heartbeat_us", "quality_sample_us")
+    }
+    model = scenario.model.model_copy(update={"live": live.model_copy(update=slow)})
+    return replace(scenario, model=model)
 
 
 def check(scenario: Scenario) -> None:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import grpc
 import grpc.aio
@@ -38,6 +38,16 @@ _OPTIONS: Final = (
     ("grpc.max_reconnect_backoff_ms", 200),
     ("grpc.use_local_subchannel_pool", 1),
 )
+
+
+class PortSource(Protocol):
+    """Who knows which ports of a switch are up, beside gNMI."""
+
+    def states(self) -> dict[int, bool]:
+        """By port, now."""
+
+    def listen(self, callback: Callable[[int, bool], None]) -> None:
+        """Calls back, on the loop, with each change; in place of who listened before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +95,7 @@ class RemoteService:
     """See the module. `run` must run beside whoever uses it; nothing works before `ready` is set.
 
     `address` is what gRPC takes ("unix:PATH", "host:port"). A WriteRequest that need not be carried out
-    as one is sent in parts of `most_updates`.
+    as one is sent in parts of `most_updates`. `ports` tells of ports where there is no gNMI to ask.
     """
 
     def __init__(
@@ -95,12 +105,14 @@ class RemoteService:
         address: str,
         clock: Scheduler,
         most_updates: int = _MOST_UPDATES,
+        ports: PortSource | None = None,
     ) -> None:
         self.switch = RemoteSwitch(name)
         self.device_id = device_id
         self.clock = clock
         self.ready = asyncio.Event()
         self._most_updates = most_updates
+        self._source = ports
         self._up = False
         self._ports: dict[int, bool] = {}
         self._numbers: dict[str, int] = {}
@@ -139,6 +151,12 @@ class RemoteService:
         """From the first port states on until the connection ends."""
         await self._channel.channel_ready()
         self._lost.clear()
+        if self._source is not None:
+            self._ports = self._source.states()
+            self._source.listen(self._changed)
+            self._power(True)
+            await self._lost.wait()
+            return
         states = asyncio.ensure_future(self._port_states())
         lost = asyncio.ensure_future(self._lost.wait())
         try:
@@ -191,6 +209,9 @@ class RemoteService:
         number = self._numbers.get(name)
         if number is None:
             return
+        self._changed(number, up)
+
+    def _changed(self, number: int, up: bool) -> None:
         changed = self._ports.get(number) != up
         self._ports[number] = up
         if changed and self._up:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from typer.testing import CliRunner
 
 from sglb.cli.app import app
 from sglb.fabric import scenario as scenarios
+from sglb.fabric.live.errors import LiveError
 from sglb.fabric.live.folders import PREFIX
 from sglb.fabric.live.namespaces import why_not
 from sglb.fabric.report import RunReport
@@ -197,3 +199,30 @@ def test_a_trace_is_refused() -> None:
         file.flush()
         result = CliRunner().invoke(app, ["run", file.name, "--on", "live", "--trace"])
     assert "traced on --on sim" in str(result.exception)
+
+
+def test_the_same_scenario_on_bmv2() -> None:
+    for tool in ("p4c-bm2-ss", "simple_switch_grpc"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not on PATH")
+    data = SCENARIO | {
+        "faults": [{"at_us": 200, "down": "leaf1-spine1"}],
+        "policies": ["ecmp", "glb"],
+    }
+    report = run(scenarios.from_dict(data), on="bmv2")
+    for found in report.policies.values():
+        assert found.completed
+        assert found.max_queue_bytes is None
+        assert found.live is not None
+        assert found.live.target == "bmv2"
+        # Half of all probes would be lost for the half of the run after the cut.
+        assert found.live.probes_lost < found.live.probes / 8
+    glb = report.policies["glb"].recovery
+    assert glb is not None
+    assert glb.detected_by == "data plane"
+
+
+def test_without_bmv2_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(LiveError, match="p4c-bm2-ss is not on PATH"):
+        run(scenarios.from_dict(SCENARIO), on="bmv2")
