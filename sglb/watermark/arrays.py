@@ -23,7 +23,7 @@ class Rules(NamedTuple):
     alpha_us: float
     timer_us: float
     bytes_packets: float
-    threshold: float
+    threshold: int
     g: float
     increase: float
     cut: float
@@ -106,6 +106,7 @@ class Work(NamedTuple):
     cut: Floats
     goal: Floats
     chance: Floats
+    kept: Floats
     up: Floats
     rise: Floats
     before: Floats
@@ -127,6 +128,7 @@ class Flat(NamedTuple):
     cut: Floats
     goal: Floats
     chance: Floats
+    kept: Floats
     up: Floats
     rise: Floats
 

@@ -54,6 +54,18 @@ _OPTIONS: Final[dict[str, Any]] = {
 _LOG2_E: Final = 1.4426950408889634
 _LN2_HIGH: Final = 0.6931471803691238
 _LN2_LOW: Final = 1.9082149292705877e-10
+# 1 / n!, each by its own name: a table would be read from memory.
+_F2: Final = 1.0 / 2
+_F3: Final = 1.0 / 6
+_F4: Final = 1.0 / 24
+_F5: Final = 1.0 / 120
+_F6: Final = 1.0 / 720
+_F7: Final = 1.0 / 5040
+_F8: Final = 1.0 / 40320
+_F9: Final = 1.0 / 362880
+_F10: Final = 1.0 / 3628800
+_F11: Final = 1.0 / 39916800
+_F12: Final = 1.0 / 479001600
 _FRACTION: Final = (1 << 52) - 1
 _SQRT2: Final = 1.4142135623730951
 _ROUND: Final = 1.5 * 2**52
@@ -78,18 +90,18 @@ def exp_down(x: float) -> float:
     whole = shifted - _ROUND
     r = low - whole * _LN2_HIGH - whole * _LN2_LOW
     # Taylor's series in Horner's form: |r| <= ln 2 / 2, so that the next term is below 2e-16.
-    s = 1.0 + r * (1.0 / 13.0)
-    s = 1.0 + r * (1.0 / 12.0) * s
-    s = 1.0 + r * (1.0 / 11.0) * s
-    s = 1.0 + r * (1.0 / 10.0) * s
-    s = 1.0 + r * (1.0 / 9.0) * s
-    s = 1.0 + r * (1.0 / 8.0) * s
-    s = 1.0 + r * (1.0 / 7.0) * s
-    s = 1.0 + r * (1.0 / 6.0) * s
-    s = 1.0 + r * (1.0 / 5.0) * s
-    s = 1.0 + r * (1.0 / 4.0) * s
-    s = 1.0 + r * (1.0 / 3.0) * s
-    s = 1.0 + r * (1.0 / 2.0) * s
+    s = _F12
+    s = _F11 + r * s
+    s = _F10 + r * s
+    s = _F9 + r * s
+    s = _F8 + r * s
+    s = _F7 + r * s
+    s = _F6 + r * s
+    s = _F5 + r * s
+    s = _F4 + r * s
+    s = _F3 + r * s
+    s = _F2 + r * s
+    s = 1.0 + r * s
     s = 1.0 + r * s
     power = np.int64((np.float64(shifted).view(np.int64) + _BIAS) << _FRACTION_BITS).view(
         np.float64
@@ -158,23 +170,13 @@ def _hear(rules: Rules, net: Net, state: State, work: Work, n: int) -> None:
 
 
 @_inlined
-def _unmarked_runs(p: float, log: float, span: float) -> float:
-    """p / ((1 - p)^-span - 1): how often, in packets, `span` of them pass without a mark."""
-    y = -log * span
-    grown = exp_down(-y)
+def _unmarked_runs(p: float, y: float, kept: float) -> float:
+    """p / (e^y - 1), `kept` being e^-y: how often, in packets, a span of them passes without a mark."""
     # (1 - e^-y) / e^-y, from its series where the difference would lose its digits.
-    series, quotient = y * (1.0 + 0.5 * y), (1.0 - grown) / max(grown, _TINY)
+    series, quotient = y * (1.0 + 0.5 * y), (1.0 - kept) / max(kept, _TINY)
     # A sum of products, not a choice: a branch would keep the loop from running in vectors.
     small = 1.0 if y < 1e-5 else 0.0
     return p / max(small * series + (1.0 - small) * quotient, _TINY)
-
-
-@_inlined
-def _cuts(rules: Rules, heard: Floats, pace: Floats, cut: Floats, goal: Floats) -> None:
-    """Chance of a mark within a CNP interval and within alpha's; F x L flat."""
-    for i in range(heard.size):
-        cut[i] = 1.0 - exp_down(heard[i] * pace[i] * rules.cnp_us)
-        goal[i] = 1.0 - exp_down(heard[i] * pace[i] * rules.alpha_us)
 
 
 @_inlined
@@ -189,28 +191,59 @@ def _chances(heard: Floats, chance: Floats) -> None:
 
 
 @_inlined
+def _unmarked(heard: Floats, pace: Floats, span_us: float, kept: Floats) -> None:
+    """Chance that nothing is marked within a time; F x L flat."""
+    for i in range(heard.size):
+        kept[i] = exp_down(heard[i] * pace[i] * span_us)
+
+
+@_inlined
+def _cuts(rules: Rules, flat: Flat) -> None:
+    """Chance of a mark within a CNP interval and within alpha's; leaves that of the timer in `kept`."""
+    cut, goal, kept = flat.cut, flat.goal, flat.kept
+    _unmarked(flat.heard, flat.pace, rules.cnp_us, kept)
+    for i in range(cut.size):
+        cut[i] = 1.0 - kept[i]
+    if rules.alpha_us != rules.timer_us:
+        _unmarked(flat.heard, flat.pace, rules.alpha_us, kept)
+        for i in range(goal.size):
+            goal[i] = 1.0 - kept[i]
+    _unmarked(flat.heard, flat.pace, rules.timer_us, kept)
+    if rules.alpha_us == rules.timer_us:
+        for i in range(goal.size):
+            goal[i] = 1.0 - kept[i]
+
+
+@_inlined
 def _timed(rules: Rules, flat: Flat) -> None:
     """Increases by the timer, and those of them that raise the target, a microsecond."""
-    heard, pace, chance, up, rise = flat.heard, flat.pace, flat.chance, flat.up, flat.rise
+    heard, pace, chance, kept = flat.heard, flat.pace, flat.chance, flat.kept
+    up, rise = flat.up, flat.rise
     for i in range(heard.size):
-        span = rules.timer_us * pace[i]
-        up[i] = pace[i] * _unmarked_runs(chance[i], heard[i], span)
-    for i in range(heard.size):
-        span = rules.timer_us * pace[i]
-        rise[i] = up[i] * exp_down(heard[i] * rules.threshold * span)
+        y = -heard[i] * pace[i] * rules.timer_us
+        up[i] = pace[i] * _unmarked_runs(chance[i], y, kept[i])
+        rise[i] = up[i]
+    for _ in range(rules.threshold):
+        for i in range(heard.size):
+            rise[i] *= kept[i]
 
 
 @_inlined
 def _counted(rules: Rules, flat: Flat) -> None:
     """Adds those by the byte counter."""
-    heard, pace, chance, up, rise = flat.heard, flat.pace, flat.chance, flat.up, flat.rise
-    span = rules.bytes_packets
+    heard, pace, chance, kept = flat.heard, flat.pace, flat.chance, flat.kept
+    up, rise = flat.up, flat.rise
     for i in range(heard.size):
-        runs = pace[i] * _unmarked_runs(chance[i], heard[i], span)
-        chance[i] = runs
-        up[i] += runs
+        kept[i] = exp_down(heard[i] * rules.bytes_packets)
     for i in range(heard.size):
-        rise[i] += chance[i] * exp_down(heard[i] * rules.threshold * span)
+        y = -heard[i] * rules.bytes_packets
+        chance[i] = pace[i] * _unmarked_runs(chance[i], y, kept[i])
+        up[i] += chance[i]
+    for _ in range(rules.threshold):
+        for i in range(heard.size):
+            chance[i] *= kept[i]
+    for i in range(heard.size):
+        rise[i] += chance[i]
 
 
 @_inlined
@@ -461,11 +494,12 @@ def _measure(rules: Rules, net: Net, state: State, work: Work, tally: Tally, n: 
     for g in range(net.ingress_switch.size):
         now, then = state.pauses[(n + 1) % slots, g], state.pauses[n % slots, g]
         felt = state.pauses[(n - net.ingress_delay[g]) % slots, g]
-        paused, pauses, head = tally.paused[g], tally.pauses[g], tally.head_max[g]
+        paused, pauses = tally.paused[g], tally.pauses[g]
+        head, most = state.head[g], tally.head_max[g]
         for i in range(lanes):
             paused[i] += rules.dt * felt[i]
             pauses[i] += max(now[i] - then[i], 0.0)
-            head[i] = max(head[i], state.head[g, i])
+            most[i] = max(most[i], head[i])
 
 
 @_inlined
@@ -512,8 +546,8 @@ def advance(
                 _copy(tally.passed_then[m], state.passed[n % slots, m])
                 _copy(tally.lost_then[m], tally.lost[m])
         _hear(rules, net, state, work, n)
-        _cuts(rules, flat.heard, flat.pace, flat.cut, flat.goal)
         _chances(flat.heard, flat.chance)
+        _cuts(rules, flat)
         _timed(rules, flat)
         if rules.bytes_packets > 0.0:
             _counted(rules, flat)

@@ -92,7 +92,7 @@ def rules(network: Network, timing: Timing) -> Rules:
     config = network.dcqcn
     cnp_us = max(config.cnp_interval_ps, config.decrease_interval_ps, 1) / PS_PER_US
     packet_bits = network.packet_bytes * 8
-    # All of them floats: an int would have the step compiled anew for it.
+    # Floats throughout but for the threshold: an int would have the step compiled anew for it.
     return Rules(
         dt=float(timing.step_us),
         packet_bytes=float(network.packet_bytes),
@@ -100,7 +100,7 @@ def rules(network: Network, timing: Timing) -> Rules:
         alpha_us=config.alpha_timer_ps / PS_PER_US,
         timer_us=config.timer_ps / PS_PER_US,
         bytes_packets=config.byte_counter_bytes / network.packet_bytes,
-        threshold=float(config.threshold),
+        threshold=config.threshold,
         g=config.g / ALPHA_ONE,
         increase=config.rate_ai_bps / packet_bits / 1e6,
         cut=0.5**config.alpha_shift / cnp_us,
@@ -281,7 +281,7 @@ def state(network: Network, made: Net, lanes: int) -> State:
 def work(made: Net, lanes: int) -> Work:
     """Room for a step."""
     flows, strands, queues, ingresses, _ = _sizes(made)
-    rows = [flows] * 8 + [strands] * 2 + [queues] * 2 + [ingresses] * 3 + [made.source_rate.size]
+    rows = [flows] * 9 + [strands] * 2 + [queues] * 2 + [ingresses] * 3 + [made.source_rate.size]
     return Work(*(np.zeros((count, lanes)) for count in rows))
 
 

@@ -16,7 +16,7 @@ from sglb.watermark.layout import Setting, Timing
 from sglb.watermark.network import Network
 
 #: Settings that advance together in one thread; results do not depend on it.
-LANES = 16
+LANES = 32
 #: Samples of a block of lanes are kept in memory until its percentiles are known.
 MAX_SAMPLE_BYTES = 1 << 31
 _USUAL = Timing()
