@@ -415,7 +415,8 @@ class FileTopo(Topo):
         root = Path(path).resolve().parent
         for name, params in data["switches"].items():
             program = (programs or {}).get(name) or params.get("program")
-            held = (entries or {}).get(name) or params.get("runtime_json")
+            held = (entries or {}).get(name)
+            held = held or params.get("runtime_json") or params.get("cli_input")
             told = {
                 "program": str(root / program) if program else None,
                 "entries": str(root / held) if held else None,

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import typer
+from finsy import P4Schema
 from finsy.proto import p4r
 from google.protobuf import text_format
 
@@ -17,6 +18,7 @@ from sglb.fabric.scenario import Scenario
 from sglb.fabric.yaml_source import Source, SourceError, read_file
 from sglb.p4.compiler import CompiledProgram, compile  # noqa: A004 - the documented name
 from sglb.p4.ir import InstanceKind
+from sglb.switch import commands_file, runtime_file
 
 
 def scenario(path: Path, seed: int | None = None, engine: str | None = None) -> Scenario:
@@ -69,6 +71,15 @@ def _macros(texts: Sequence[str]) -> dict[str, str]:
             raise UserError(f"-D {text}: {name!r} is no name for a macro; write NAME or NAME=VALUE")
         found[name] = value if equals else "1"
     return found
+
+
+def entries(path: Path, schema: P4Schema) -> list[p4r.Update]:
+    """What a switch shall hold: a runtime file (.json), or one of BMv2's commands (.txt).
+
+    Raises `RuntimeFileError`.
+    """
+    read = commands_file.read if path.suffix == ".txt" else runtime_file.read
+    return read(path, schema)
 
 
 def check(path: Path, include: Sequence[Path] | None, define: Sequence[str] | None) -> None:

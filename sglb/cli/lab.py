@@ -18,7 +18,6 @@ from sglb.fabric import scenario as scenarios
 from sglb.fabric.live.scaled import default_scale, scaled
 from sglb.fabric.scenario import Scenario
 from sglb.fabric.schema import POLICIES
-from sglb.switch import runtime_file
 from sglb.switch.p4runtime.load import load
 
 _SHAPES: Final = {
@@ -112,9 +111,7 @@ def export_command(
 
 def load_command(
     program: Annotated[Path, typer.Argument(metavar="PROGRAM.p4")],
-    entries: Annotated[
-        Path, typer.Argument(metavar="JSON", help="A runtime file as the P4 tutorials have it.")
-    ],
+    entries: Annotated[Path, typer.Argument(metavar="FILE", help="As of `sglb switch --entries`.")],
     grpc: Annotated[
         str, typer.Option("--grpc", metavar="HOST:PORT", help="The switch's P4Runtime server.")
     ] = "127.0.0.1:9559",
@@ -130,10 +127,10 @@ def load_command(
     include: Include = None,
     define: Define = None,
 ) -> None:
-    """Load a program and the entries of a runtime file into any P4Runtime switch."""
+    """Load a program and the entries of a file into any P4Runtime switch."""
     compiled = files.program(program, include, define)
     schema = fy.P4Schema(compiled.p4info)
-    updates = runtime_file.read(entries, schema)
+    updates = files.entries(entries, schema)
     blob = b"" if device_config is None else device_config.read_bytes()
     load(grpc, device_id, compiled.p4info, blob, updates)
     typer.echo(f"{grpc}: {len(updates)} entries written")

@@ -20,7 +20,6 @@ from sglb.cli import files
 from sglb.cli.arguments import Define, Include
 from sglb.cli.errors import UserError
 from sglb.p4.compiler import CompiledProgram
-from sglb.switch import runtime_file
 from sglb.switch.clock import PS_PER_S, PS_PER_US
 from sglb.switch.config import SwitchConfig
 from sglb.switch.live import LiveSwitch, ServeOptions, serve
@@ -209,8 +208,9 @@ def switch_command(
         Path | None,
         typer.Option(
             "--entries",
-            metavar="JSON",
-            help="Hold these entries from the start: a runtime file as the P4 tutorials have it.",
+            metavar="FILE",
+            help="Hold these entries from the start: a runtime file of the P4 tutorials (.json), or "
+            "commands of simple_switch_CLI (.txt).",
         ),
     ] = None,
     capture: Annotated[
@@ -342,7 +342,7 @@ def _read_entries(path: Path | None, program: CompiledProgram | None) -> tuple[p
         return ()
     if program is None:
         raise UserError("--entries needs PROGRAM.p4: without it no table is known")
-    return tuple(runtime_file.read(path, P4Schema(program.p4info)))
+    return tuple(files.entries(path, P4Schema(program.p4info)))
 
 
 def _check_ports(

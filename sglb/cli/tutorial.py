@@ -21,7 +21,6 @@ from sglb.cli import files
 from sglb.cli.errors import UserError
 from sglb.fabric import topology_files
 from sglb.fabric.topology import LinkSpec
-from sglb.switch import runtime_file
 from sglb.switch.clock import PS_PER_US
 
 _TOPO = re.compile(r"^TOPO[ \t]*[:?]?=[ \t]*(\S+)", re.MULTILINE)
@@ -159,15 +158,19 @@ class _Exercise:
             path: P4Schema(files.program(path).p4info) for path in set(self.programs.values())
         }
         for name, path in self.entries.items():
-            runtime_file.read(path, schemas[self.programs[name]])
+            files.entries(path, schemas[self.programs[name]])
 
     def _find(self, name: str) -> Path | None:
         return next((home / name for home in self._homes if (home / name).is_file()), None)
 
     def _find_entries(self) -> Iterator[tuple[str, Path]]:
         for name, params in self._switches.items():
-            path = params.get("runtime_json")
-            if isinstance(path, str):
+            paths = [params[key] for key in ("runtime_json", "cli_input") if key in params]
+            if len(paths) > 1:
+                raise UserError(
+                    f"{self._topology}: switch {name} has runtime_json and cli_input; keep one of them"
+                )
+            for path in map(str, paths):
                 solved = self._find(Path(path).name) if len(self._homes) > 1 else None
                 yield name, solved or self._homes[-1] / path
 
@@ -193,7 +196,7 @@ class _Exercise:
         )
 
     def _built_for(self, name: str) -> object:
-        if name not in self.entries:
+        if "runtime_json" not in self._switches[name]:
             return None
         try:
             data = json.loads(self.entries[name].read_text(encoding="utf-8"))

@@ -33,6 +33,9 @@ from finsy.proto import p4i, p4r
 
 MAX_BYTES = 64_000_000
 
+#: How bad values are told here: finsy also raises KeyError, OverflowError and TypeError.
+BAD_VALUES = (ValueError, LookupError, OverflowError, TypeError)
+
 Entity = P4TableEntry | P4MulticastGroupEntry | P4CloneSessionEntry
 
 _MATCH = p4i.MatchField
@@ -41,7 +44,8 @@ _PAIRS = {
     _MATCH.TERNARY: "[value, mask]",
     _MATCH.RANGE: "[low, high]",
 }
-_BY_PRIORITY = (_MATCH.TERNARY, _MATCH.RANGE, _MATCH.OPTIONAL)
+#: Kinds of keys for which an entry needs a priority.
+BY_PRIORITY = (_MATCH.TERNARY, _MATCH.RANGE, _MATCH.OPTIONAL)
 
 
 class RuntimeFileError(ValueError):
@@ -53,15 +57,19 @@ def read(path: Path, schema: P4Schema) -> list[p4r.Update]:
 
     `schema` is that of the switch's program. Raises `RuntimeFileError`.
     """
+    return parse(text_of(path), str(path), schema)
+
+
+def text_of(path: Path) -> str:
+    """The text of such a file. Raises `RuntimeFileError`."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise RuntimeFileError(f"{path}: is larger than {MAX_BYTES} bytes")
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise RuntimeFileError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise RuntimeFileError(f"{path}: is not UTF-8 text") from None
-    return parse(text, str(path), schema)
 
 
 def parse(text: str, file: str, schema: P4Schema) -> list[p4r.Update]:
@@ -83,9 +91,8 @@ def parse(text: str, file: str, schema: P4Schema) -> list[p4r.Update]:
             raise RuntimeFileError(f"{file}: {key} must be a list")
         for n, item in enumerate(items):
             try:
-                found.append(make(_Fields(item), schema))
-            # finsy tells bad values by ValueError, and by KeyError, OverflowError or TypeError.
-            except (ValueError, LookupError, OverflowError, TypeError) as error:
+                found.append(make(item, schema))
+            except BAD_VALUES as error:
                 why = error.args[0] if error.args else error
                 raise RuntimeFileError(f"{file}: {key}[{n}]: {why}") from None
     return found
@@ -144,8 +151,10 @@ def _insert(entity: Entity, schema: P4Schema) -> p4r.Update:
     return p4r.Update(type=p4r.Update.INSERT, entity=entity.encode(schema))
 
 
-def _table_entry(fields: _Fields, schema: P4Schema) -> p4r.Update:
-    table = _known(fields.text("table"), schema.p4info.tables, "table")
+def table_entry(item: Any, schema: P4Schema) -> p4r.Update:
+    """The update that an item of `table_entries` stands for. Raises one of `BAD_VALUES`."""
+    fields = _Fields(item)
+    table = known(fields.text("table"), schema.p4info.tables, "table")
     name = table.preamble.name
     action = _action(fields, table, schema)
     given = fields.mapping("match")
@@ -156,27 +165,27 @@ def _table_entry(fields: _Fields, schema: P4Schema) -> p4r.Update:
         return p4r.Update(type=p4r.Update.MODIFY, entity=entry.encode(schema))
     match = _match(given, table)
     priority = fields.number("priority", 0)
-    by_priority = any(f.match_type in _BY_PRIORITY for f in table.match_fields)
+    by_priority = any(f.match_type in BY_PRIORITY for f in table.match_fields)
     if by_priority and not priority:
         raise ValueError(f"table {name}: an entry needs a priority above 0")
     entry = P4TableEntry(name, match=Match(match), action=action, priority=priority)
     return _insert(entry, schema)
 
 
-def _known(name: str, among: Iterable[Any], what: str) -> Any:
-    """The object of P4Info with a name or alias."""
+def known(name: str, among: Iterable[Any], what: str) -> Any:
+    """The object of P4Info with a name or alias. Raises ValueError, which names the others."""
     objects = list(among)
     for found in objects:
         if name in (found.preamble.name, found.preamble.alias):
             return found
-    known = ", ".join(o.preamble.name for o in objects[:20]) or "none"
-    raise ValueError(f"the program has no {what} {name[:80]!r}; it has {known}")
+    others = ", ".join(o.preamble.name for o in objects[:20]) or "none"
+    raise ValueError(f"the program has no {what} {name[:80]!r}; it has {others}")
 
 
 def _action(fields: _Fields, table: p4i.Table, schema: P4Schema) -> P4TableAction:
     allowed = {ref.id for ref in table.action_refs}
     actions = [a for a in schema.p4info.actions if a.preamble.id in allowed]
-    action = _known(fields.text("action_name"), actions, f"action for {table.preamble.name} named")
+    action = known(fields.text("action_name"), actions, f"action for {table.preamble.name} named")
     given = fields.mapping("action_params")
     wanted = [p.name for p in action.params]
     if set(given) != set(wanted):
@@ -267,22 +276,26 @@ def _number(text: str, width: int) -> int:
         raise ValueError(f"{text[:60]!r} is no value of {width} bits") from None
 
 
-def _multicast_group(fields: _Fields, schema: P4Schema) -> p4r.Update:
+def multicast_group(item: Any, schema: P4Schema) -> p4r.Update:
+    """As `table_entry`, of `multicast_group_entries`."""
+    fields = _Fields(item)
     group = fields.number("multicast_group_id")
     return _insert(P4MulticastGroupEntry(group, replicas=fields.replicas()), schema)
 
 
-def _clone_session(fields: _Fields, schema: P4Schema) -> p4r.Update:
+def clone_session(item: Any, schema: P4Schema) -> p4r.Update:
+    """As `table_entry`, of `clone_session_entries`."""
+    fields = _Fields(item)
     session = fields.number("clone_session_id")
     length = fields.number("packet_length_bytes", 0)
     entry = P4CloneSessionEntry(session, replicas=fields.replicas(), packet_length_bytes=length)
     return _insert(entry, schema)
 
 
-_KINDS: dict[str, Callable[[_Fields, P4Schema], p4r.Update]] = {
-    "table_entries": _table_entry,
-    "multicast_group_entries": _multicast_group,
-    "clone_session_entries": _clone_session,
+_KINDS: dict[str, Callable[[Any, P4Schema], p4r.Update]] = {
+    "table_entries": table_entry,
+    "multicast_group_entries": multicast_group,
+    "clone_session_entries": clone_session,
 }
 
 

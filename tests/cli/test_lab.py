@@ -237,6 +237,20 @@ def test_an_exercise_is_checked_before_anything_starts(exercise: Path, sglb: Sgl
     )
 
 
+def test_an_exercise_may_have_commands_for_the_cli_instead(exercise: Path, sglb: Sglb) -> None:
+    topology = exercise / "topology.json"
+    topology.write_text(topology.read_text().replace("runtime_json", "cli_input", 1))
+    topology.write_text(topology.read_text().replace("s1-runtime.json", "s1-commands.txt"))
+    (exercise / "s1-commands.txt").write_text("table_add routes drop 10.0.0.0/8 =>\ntable_dump x\n")
+    assert sglb("tutorial", exercise).err.startswith(f"{exercise}/s1-commands.txt:2: table_dump: ")
+    data = json.loads(topology.read_text())
+    data["switches"]["s1"]["runtime_json"] = "s2-runtime.json"
+    topology.write_text(json.dumps(data))
+    assert sglb("tutorial", exercise).err == (
+        f"error: {topology}: switch s1 has runtime_json and cli_input; keep one of them\n"
+    )
+
+
 def test_an_exercise_without_a_topology_or_program_is_told(exercise: Path, sglb: Sglb) -> None:
     (exercise / "campus.p4").rename(exercise / "other.p4")
     answer = sglb("tutorial", exercise)
