@@ -153,7 +153,9 @@ class Chaos:
         self._quiet.append((start_ps, self._fabric.now_ps))
         self.outcome.rounds.append(after)
         result = self._fabric.view.folder / f"check{len(self._quiet)}.result"
-        self._fabric.start_process(ProcessSpec("check", TableCheck(self._fabric.view, result)))
+        self._fabric.start_process(
+            ProcessSpec("check", TableCheck(self._fabric.view, result), ends=True)
+        )
         deadline = time.monotonic() + _CHECK_S
         while not result.exists() and time.monotonic() < deadline:
             await asyncio.sleep(0.05)

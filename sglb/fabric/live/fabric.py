@@ -204,7 +204,7 @@ class LiveFabric:
         if spec.restart:
             self.restarts[spec.name] = self.restarts.get(spec.name, 0) + 1
             asyncio.get_running_loop().call_later(_RESTART_S, self._again, spec)
-        elif spec.name != TRAFFIC or status:
+        elif status or not spec.ends:
             self._fail(failed(process, status))
 
     def _again(self, spec: ProcessSpec) -> None:
@@ -229,7 +229,7 @@ class LiveFabric:
         target = TrafficProcess(self.view, self.start_ns, self._sockets, progress, result)
         for node in self.topology.switches:
             self._order(node.name, {"begin": True})
-        traffic = self.start_process(ProcessSpec(TRAFFIC, target, keep=keep, nice=-15))
+        traffic = self.start_process(ProcessSpec(TRAFFIC, target, ends=True, keep=keep, nice=-15))
         injecting = asyncio.create_task(self._inject())
         total = sum(-(-f.size_bytes // self._mtu) for f in self.scenario.workload.flows)
         try:

@@ -34,7 +34,8 @@ _LOG_LINES: Final = 8
 class ProcessSpec:
     """What a process is: `target` runs in the fork, in `namespace`, and ends with it.
 
-    `restart` says whether another one takes its place when it ends by itself. `keep` are descriptors
+    `restart` says whether another one takes its place when it ends by itself, `ends` whether it is
+    expected to, with status 0. `keep` are descriptors
     that stay open; all others are closed. `nice` is its priority (-20 the highest): what else the
     machine does must not look like a fault.
     """
@@ -43,6 +44,7 @@ class ProcessSpec:
     target: Callable[[], None]
     namespace: Namespace | None = None
     restart: bool = False
+    ends: bool = False
     keep: tuple[int, ...] = ()
     nice: int = -10
 
