@@ -26,7 +26,11 @@ from mininet_kit import (
 )
 
 REASON = why_not()
-pytestmark = [pytest.mark.live, pytest.mark.skipif(bool(REASON), reason=REASON)]
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(bool(REASON), reason=REASON),
+    pytest.mark.timeout(1_200),  # they wait for each other
+]
 
 BMV2 = pytest.mark.skipif(
     not all(shutil.which(tool) for tool in ("simple_switch_grpc", "p4c-bm2-ss")),
@@ -66,26 +70,16 @@ def test_the_transcripts_of_the_docs(
     assert [plain(line) for line in found.stderr.splitlines()] == [plain(line) for line in expected]
 
 
-def test_a_fabric_with_rates_that_the_switches_shape(tmp_path: Path) -> None:
-    """A switch's log begins with the command."""
-    topo = "leafspine,2,1,bw=20,policy=ecmp"
-    switch = f"sglb,log_dir={tmp_path}"
-    options = ["--topo", topo, "--switch", switch, "--controller", "none", "--test", "pingall"]
-    found = run(["mn", "--custom", str(NODES), *options], tmp_path)
-    assert "*** Results: 0% dropped (2/2 received)" in found.stderr
-    command = (tmp_path / "leaf0.log").read_text().splitlines()[0]
-    assert "--rate 1:20.000000M" in command
-    assert "--rate 2:20.000000M" in command
-
-
 def test_a_controller_fills_a_fabric_and_leads_around_a_link(tmp_path: Path) -> None:
-    """Each ping is sent until one comes back."""
+    """Each ping is sent until one comes back. A switch's log begins with the command."""
     ping = "h0 ping -c 1 -w 60 h1"
     typed = f"{ping}\nlink leaf0 spine0 down\n{ping}\n"
-    options = ["--topo", "leafspine,2,2,policy=glb", "--switch", f"sglb,log_dir={tmp_path}"]
-    command = ["mn", "--custom", str(NODES), *options, "--controller", "none"]
-    found = run(command, tmp_path, typed)
+    options = ["--topo", "leafspine,2,2,policy=glb,bw=20", "--switch", f"sglb,log_dir={tmp_path}"]
+    mn = ["mn", "--custom", str(NODES), *options, "--controller", "none"]
+    found = run(mn, tmp_path, typed)
     assert found.stderr.count(", 1 received,") == 2, found.stderr
+    command = (tmp_path / "leaf0.log").read_text().splitlines()[0]
+    assert all(f"--rate {port}:20.000000M" in command for port in (1, 2, 3))
     assert (tmp_path / "control.log").read_text() == "ready\n"
     assert {p.name for p in tmp_path.glob("agent-*.log")} == {
         f"agent-{name}.log" for name in ("leaf0", "leaf1", "spine0", "spine1")
