@@ -79,7 +79,9 @@ def scenario(minutes: float) -> Scenario:
         "live": {
             "rate_scale": 1,
             "probes_per_s": 1_000,
-            "missed_count": 5,
+            # What comes back is the question here, not how fast a cut is found.
+            "heartbeat_us": 5_000,
+            "missed_count": 10,
             "stop_s": span_s,
         },
         "stop_us": span_s * 1e6,
@@ -228,10 +230,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="half a minute")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--logs", type=Path, help="keep the logs of all processes there")
     given = parser.parse_args()
     minutes = 0.5 if given.quick else given.minutes
     # Rounds take longer than faults: their time is on top.
-    with private_folder() as folder:
+    with private_folder(given.logs) as folder:
         found = asyncio.run(chaos(folder, scenario(minutes), given.seed, minutes))
     for line in found.unequal:
         print(f"# {line}")

@@ -443,7 +443,7 @@ class LiveBlock(Model):
     hold_us: PositiveTime = 1_000_000.0
     full_us: PositiveTime = 1_000_000.0
     heartbeat_us: Annotated[float, Field(ge=100)] = 2_000.0
-    missed_count: Annotated[int, Field(ge=1, le=255)] = 3
+    missed_count: Annotated[int, Field(ge=1, le=255)] = 5
     notify_gap_us: Time = 20_000.0
     quality_sample_us: Annotated[float, Field(ge=1_000)] = 10_000.0
     probes_per_s: Annotated[int, Field(ge=0, le=20_000)] = 1_000

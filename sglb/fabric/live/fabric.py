@@ -231,6 +231,7 @@ class LiveFabric:
             self._order(node.name, {"begin": True})
         traffic = self.start_process(ProcessSpec(TRAFFIC, target, ends=True, keep=keep, nice=-15))
         injecting = asyncio.create_task(self._inject())
+        asked = False
         total = sum(-(-f.size_bytes // self._mtu) for f in self.scenario.workload.flows)
         try:
             while self.processes.get(TRAFFIC) is traffic:
@@ -240,7 +241,8 @@ class LiveFabric:
                     self._failure.result()
                 if injecting.done():
                     injecting.result()
-                if stop():
+                if stop() and not asked:
+                    asked = True
                     traffic.kill(signal.SIGTERM)
                 await asyncio.sleep(_LOOK_S)
         finally:

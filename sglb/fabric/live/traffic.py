@@ -208,6 +208,7 @@ class TrafficProcess:
         loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             found = runner.run(_Traffic(self, loop).run())
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is at its end
         self.result.write_bytes(pickle.dumps(found))
 
 
