@@ -86,7 +86,7 @@ class NotificationSent(Event):
 
 @dataclass(frozen=True, slots=True)
 class NotificationReceived(Event):
-    """An urgent SyncMesh notification reached the data plane of switch `node`; see `NotificationSent`."""
+    """An urgent SyncMesh notification reached the data plane of a switch; see `NotificationSent`."""
 
     node: int
     port: int
