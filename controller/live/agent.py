@@ -113,7 +113,8 @@ class _Agent:
         yield self._serve()
 
     def report(self) -> None:
-        """Writes what the agent counted."""
+        """Writes what the agent counted, and falls silent for controllers."""
+        self._news.close()
         counters = {} if self._agent is None else dict(self._agent.stats().counters)
         self._view.report(self._name).write_text(json.dumps(counters))
 

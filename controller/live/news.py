@@ -77,11 +77,19 @@ class NewsServer:
         self._marked = marked
         self._clear = clear
         self._writers: set[asyncio.StreamWriter] = set()
+        self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
         """Listens, in place of an agent that was here before."""
         self._path.unlink(missing_ok=True)
-        await asyncio.start_unix_server(self._serve, self._path)
+        self._server = await asyncio.start_unix_server(self._serve, self._path)
+
+    def close(self) -> None:
+        """Listens no more, and lets go of who is connected."""
+        if self._server is not None:
+            self._server.close()
+        for writer in self._writers:
+            writer.close()
 
     def tell(self, news: LinkNews) -> None:
         """Tells all controllers."""

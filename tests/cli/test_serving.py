@@ -3,7 +3,7 @@
 import pytest
 
 from sglb.cli.errors import UserError
-from sglb.cli.serving import parse_interfaces
+from sglb.cli.serving import check_address, parse_interfaces, parse_timers
 from sglb.switch.wire.port import InterfacePort
 
 
@@ -45,3 +45,25 @@ def test_mistakes(ports, rates, told):
     with pytest.raises(UserError) as error:
         parse_interfaces(ports, rates)
     assert told in str(error.value)
+
+
+def test_timers_of_the_packet_generator():
+    found = parse_timers(["2:1000", "1:16.5"])
+    assert [(t.app_id, t.period_ps, len(t.payload)) for t in found] == [
+        (2, 1_000_000_000, 40),
+        (1, 16_500_000, 40),
+    ]
+
+
+@pytest.mark.parametrize("text", ["0:5", "8:5", "2:0.5", "2:", "2:1001000000", "two:5"])
+def test_timers_that_cannot_be(text):
+    with pytest.raises(UserError, match="write APPLICATION:MICROSECONDS"):
+        parse_timers([text])
+
+
+def test_addresses(tmp_path):
+    for text in ("127.0.0.1:0", "[::1]:9559", f"unix:{tmp_path}/switch.sock"):
+        check_address(text)
+    for text in ("127.0.0.1", "h:70000", f"unix:{tmp_path}/none/x", f"unix:{tmp_path}/{'x' * 120}"):
+        with pytest.raises(UserError, match="--grpc"):
+            check_address(text)
