@@ -2,12 +2,12 @@
 
     python bench/fluid.py [--quick] [--json FILE] [--packets FILE.svg]
 
-8 flows from their fair share on one queue, 50 ms (`--quick`: 10 ms) in steps of 1 us: `sglb.watermark`, a
-plain numpy loop of the same equations by Euler's method, and ddeint, if it can be imported
-(`pip install ddeint`; nothing else needs it), for as much of the time as it gets through in some seconds.
-Times are the processor's, in turns within one run. Errors are those of the queue's depth (root of the mean
-square) to a run with steps of 1/16 us. Then an exhaustive grid of settings (`--quick`: a smaller one)
-beside what pruning keeps of it. `--packets` also runs incasts packet by packet and draws both.
+8 flows from their fair share on one queue, 50 ms (`--quick`: 10 ms) in steps of 1 us: `sglb.watermark`,
+a plain numpy loop of the same equations by Euler's method, and ddeint, if it can be imported (`pip
+install ddeint`; nothing else needs it; `--quick`: for a tenth of the time). Times are the processor's,
+in turns within one run. Errors are those of the queue's depth (root of the mean square) to a run with
+steps of 1/16 us. Then an exhaustive grid of settings (`--quick`: a smaller one) beside what pruning
+keeps of it. `--packets` also runs incasts packet by packet and draws both.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Equations:
         return solver(model, lambda _t: first, times)[5::5, -1] * 1_000
 
 
-def speed(span_us: int) -> dict[str, float | None]:
+def speed(span_us: int, quick: bool) -> dict[str, float | None]:
     """Seconds a setting, and errors."""
     network = incast(FLOWS, 40, start_gbps=5, apart=True, feedback_us=TAU_US)
 
@@ -147,7 +147,7 @@ def speed(span_us: int) -> dict[str, float | None]:
         "error_bytes": _apart(mine, fine),
         "euler_error_bytes": _apart(depth, fine),
     }
-    return found | _ddeint(equations, fine, span_us)
+    return found | _ddeint(equations, fine, span_us, quick)
 
 
 def _apart(depth: Any, exact: Any) -> float:
@@ -155,14 +155,14 @@ def _apart(depth: Any, exact: Any) -> float:
     return float(np.sqrt(np.mean((depth[:number] - exact[:number]) ** 2)))
 
 
-def _ddeint(equations: Equations, fine: Any, span_us: int) -> dict[str, float | None]:
+def _ddeint(equations: Equations, fine: Any, span_us: int, quick: bool) -> dict[str, float | None]:
     try:
         from ddeint import ddeint as solver
     except ImportError:
         return {"ddeint_s": None, "ddeint_error_bytes": None, "ddeint_span_us": None}
-    solved = span_us // 10 // SAMPLE_US * SAMPLE_US
+    solved = (span_us // 10 if quick else span_us) // SAMPLE_US * SAMPLE_US
     took, depth = timed(lambda: equations.ddeint(solver, solved))
-    # In proportion to the time, although its cost grows faster: what it would take is more.
+    # In proportion to the time, although its cost grows faster: the rest would take more.
     return {
         "ddeint_s": took * span_us / solved,
         "ddeint_error_bytes": _apart(depth, fine),
@@ -321,7 +321,7 @@ def main() -> int:
     arguments.add_argument("--packets", type=Path, metavar="FILE.svg")
     given = arguments.parse_args()
     span_us = 10_000 if given.quick else 50_000
-    found: dict[str, Any] = {"span_us": span_us, "speed": speed(span_us)}
+    found: dict[str, Any] = {"span_us": span_us, "speed": speed(span_us, given.quick)}
     tell_speed(found["speed"], span_us)
     found["space"] = space(given.quick)
     tell_space(found["space"])

@@ -81,7 +81,7 @@ class Marks(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where a batch stands: F x L, M x L, G x L, W x L, and H x (F, M, Q, G) x L of history."""
+    """Where a batch stands: F x L, M x L, G x L, W x L, and H x (F, M, Q, Q, G) x L of history."""
 
     rate: Floats
     target: Floats
@@ -95,6 +95,7 @@ class State(NamedTuple):
     sent: Floats
     passed: Floats
     logs: Floats
+    chances: Floats
     pauses: Floats
 
 

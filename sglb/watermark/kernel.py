@@ -41,8 +41,8 @@ LOWEST_LOG: Final = -700.0
 #: Packets a microsecond of a sender that stands still, so that no division is by 0.
 LEAST_PACE: Final = 1e-9
 _TINY: Final = 1e-300
-#: Takes the place of ln(1 - 0), for the same reason.
-_UNMARKED: Final = -1e-30
+#: Takes the place of a chance of 0, for the same reason.
+_UNMARKED: Final = 1e-30
 #: No reference counts (`_nrt`): nothing is allocated here, and counting took half of the time. Sums stay
 #: in their order, as `fastmath` allows neither reassociation nor contraction.
 _OPTIONS: Final[dict[str, Any]] = {
@@ -64,8 +64,6 @@ _F7: Final = 1.0 / 5040
 _F8: Final = 1.0 / 40320
 _F9: Final = 1.0 / 362880
 _F10: Final = 1.0 / 3628800
-_F11: Final = 1.0 / 39916800
-_F12: Final = 1.0 / 479001600
 _FRACTION: Final = (1 << 52) - 1
 _SQRT2: Final = 1.4142135623730951
 _ROUND: Final = 1.5 * 2**52
@@ -83,16 +81,14 @@ def _inlined(function: Callable[P, T]) -> Callable[P, T]:
 
 @_inlined
 def exp_down(x: float) -> float:
-    """exp(x) for x <= 0 (and a little above), within 2 ulp; 0 below -700."""
+    """exp(x) for x <= 0 (and a little above), within 3e-13 of it; 0 below -700."""
     low = x if x > LOWEST_LOG else LOWEST_LOG
     # Adding 1.5 x 2^52 rounds to a whole number and leaves that in the lowest bits.
     shifted = low * _LOG2_E + _ROUND
     whole = shifted - _ROUND
     r = low - whole * _LN2_HIGH - whole * _LN2_LOW
-    # Taylor's series in Horner's form: |r| <= ln 2 / 2, so that the next term is below 2e-16.
-    s = _F12
-    s = _F11 + r * s
-    s = _F10 + r * s
+    # Taylor's series in Horner's form: |r| <= ln 2 / 2, so that the next term is below 3e-13.
+    s = _F10
     s = _F9 + r * s
     s = _F8 + r * s
     s = _F7 + r * s
@@ -145,17 +141,23 @@ def _hear(rules: Rules, net: Net, state: State, work: Work, n: int) -> None:
     """ln(1 - p) over a flow's hops, and packets a microsecond, of which its sender hears at n + 1/2."""
     slots, lanes = state.logs.shape[0], state.rate.shape[1]
     for f in range(net.flow_at.size - 1):
-        heard, pace = work.heard[f], work.pace[f]
+        heard, pace, chance = work.heard[f], work.pace[f], work.chance[f]
         for i in range(lanes):
-            heard[i] = 0.0
+            # Kept off 0, so that no division is by it.
+            heard[i], chance[i] = -_UNMARKED, _UNMARKED
         for m in range(net.flow_at[f], net.flow_at[f + 1]):
             back = n + 0.5 - net.strand_feedback[m]
             low = math.floor(back)
             part = back - low
             q = net.strand_queue[m]
-            first, second = state.logs[low % slots, q], state.logs[(low + 1) % slots, q]
+            slot, next_slot = low % slots, (low + 1) % slots
+            first, second = state.logs[slot, q], state.logs[next_slot, q]
+            p, p_next = state.chances[slot, q], state.chances[next_slot, q]
             for i in range(lanes):
                 heard[i] += (1.0 - part) * first[i] + part * second[i]
+            for i in range(lanes):
+                marked = (1.0 - part) * p[i] + part * p_next[i]
+                chance[i] += (1.0 - chance[i]) * marked
         back = n - net.strand_feedback[net.flow_at[f]]
         low = math.floor(back)
         part = back - low
@@ -172,22 +174,11 @@ def _hear(rules: Rules, net: Net, state: State, work: Work, n: int) -> None:
 @_inlined
 def _unmarked_runs(p: float, y: float, kept: float) -> float:
     """p / (e^y - 1), `kept` being e^-y: how often, in packets, a span of them passes without a mark."""
-    # (1 - e^-y) / e^-y, from its series where the difference would lose its digits.
-    series, quotient = y * (1.0 + 0.5 * y), (1.0 - kept) / max(kept, _TINY)
-    # A sum of products, not a choice: a branch would keep the loop from running in vectors.
+    # 1 - e^-y from its series where the difference would lose its digits. Sums of products, not a
+    # choice: a branch would keep the loop from running in vectors.
     small = 1.0 if y < 1e-5 else 0.0
-    return p / max(small * series + (1.0 - small) * quotient, _TINY)
-
-
-@_inlined
-def _chances(heard: Floats, chance: Floats) -> None:
-    """The chance p of a mark from ln(1 - p), which is kept off 0; F x L flat."""
-    for i in range(heard.size):
-        log = min(heard[i], _UNMARKED)
-        heard[i] = log
-        small = 1.0 if log > -1e-6 else 0.0
-        series, difference = -log * (1.0 + 0.5 * log), 1.0 - exp_down(log)
-        chance[i] = small * series + (1.0 - small) * difference
+    rest = small * y * (1.0 - 0.5 * y) + (1.0 - small) * (1.0 - kept)
+    return p * kept / max(rest, _TINY)
 
 
 @_inlined
@@ -398,9 +389,10 @@ def _admit(net: Net, marks: Marks, state: State, work: Work, tally: Tally) -> No
     for m in range(net.strand_queue.size):
         g = net.strand_ingress[m]
         arrived, left, come, gone = work.arrived[g], work.left[g], work.come[m], work.gone[m]
+        part = 1.0 / net.ingress_count[g]
         for i in range(lanes):
-            arrived[i] += come[i] / net.ingress_count[g]
-            left[i] += gone[i] / net.ingress_count[g]
+            arrived[i] += come[i] * part
+            left[i] += gone[i] * part
     for g in range(net.ingress_switch.size):
         w = net.ingress_switch[g]
         arrived, left, limit = work.arrived[g], work.left[g], work.limit[g]
@@ -464,12 +456,14 @@ def _mark(net: Net, marks: Marks, state: State, work: Work, n: int) -> None:
         for i in range(lanes):
             total[i] += held[i]
     for q in range(net.queue_rate.size):
-        total, chance, logs = work.total[q], work.share[q], state.logs[(n + 1) % slots, q]
+        total, share = work.total[q], work.share[q]
+        chance, logs = state.chances[(n + 1) % slots, q], state.logs[(n + 1) % slots, q]
         kmin, kmax, pmax = marks.kmin[q], marks.kmax[q], marks.pmax[q]
         for i in range(lanes):
             part = (total[i] - kmin[i]) / max(kmax[i] - kmin[i], 1e-9)
             ramp = min(max(part, 0.0), 1.0) * pmax[i]
             chance[i] = 1.0 if total[i] > kmax[i] else ramp
+            share[i] = chance[i]
         for i in range(lanes):
             logs[i] = log_unmarked(chance[i])
 
@@ -546,7 +540,6 @@ def advance(
                 _copy(tally.passed_then[m], state.passed[n % slots, m])
                 _copy(tally.lost_then[m], tally.lost[m])
         _hear(rules, net, state, work, n)
-        _chances(flat.heard, flat.chance)
         _cuts(rules, flat)
         _timed(rules, flat)
         if rules.bytes_packets > 0.0:

@@ -274,6 +274,7 @@ def state(network: Network, made: Net, lanes: int) -> State:
         sent=np.zeros((depth, flows, lanes)),
         passed=np.zeros((depth, strands, lanes)),
         logs=np.zeros((depth, queues, lanes)),
+        chances=np.zeros((depth, queues, lanes)),
         pauses=np.zeros((depth, ingresses, lanes)),
     )
 
