@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import os
 import re
@@ -11,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -57,9 +59,16 @@ def alone() -> Iterator[None]:
         yield
 
 
-def run(
-    command: list[str], folder: Path, typed: str = "", **env: str
-) -> subprocess.CompletedProcess[str]:
+@cache
+def environment() -> dict[str, str]:
+    """Where labs run: each process of `sglb` finds what the one before it compiled of Python."""
+    folder = tempfile.TemporaryDirectory(prefix="sglb-mininet-tests-")
+    atexit.register(folder.cleanup)
+    bytecode = {"PYTHONPYCACHEPREFIX": folder.name, "PYTHONDONTWRITEBYTECODE": ""}
+    return {**os.environ, **bytecode, "SGLB": str(SGLB)}
+
+
+def run(command: list[str], folder: Path, typed: str = "") -> subprocess.CompletedProcess[str]:
     """A command's end; what Mininet says is on standard error."""
     return subprocess.run(
         command,
@@ -68,7 +77,7 @@ def run(
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
-        env={**os.environ, "SGLB": str(SGLB), **env},
+        env=environment(),
     )
 
 

@@ -18,6 +18,7 @@ from mininet_kit import (
     ROOT,
     SGLB,
     alone,
+    environment,
     interfaces,
     plain,
     run,
@@ -146,7 +147,12 @@ def alive(pid: int) -> bool:
 def test_switches_end_with_mininet(how: signal.Signals, tmp_path: Path) -> None:
     command = [str(SGLB), "tutorial", str(EXERCISE), f"--log-dir={tmp_path}"]
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+        command,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=environment(),
     )
     try:
         assert process.stderr is not None
