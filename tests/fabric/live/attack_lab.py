@@ -24,7 +24,7 @@ from sglb.fabric.live.fabric import LiveFabric
 from sglb.fabric.live.folders import private_folder
 from sglb.fabric.live.namespaces import Namespace
 from sglb.fabric.live.scaled import default_scale, scaled
-from sglb.fabric.live.targets import embedded
+from sglb.fabric.live.targets import Embedded
 from sglb.fabric.live.traffic import probe_frame, probe_number
 from sglb.syncmesh import messages as m
 from sglb.syncmesh.key_file import read_key
@@ -203,11 +203,11 @@ def main() -> None:
         }
     )
     scenario = scaled(scenario, default_scale(scenario))
-    make_switch, unit = embedded(scenario, sglb.p4.compile(programs.glb()))
+    target = Embedded(scenario, sglb.p4.compile(programs.glb()))
 
     async def run(folder: Path) -> dict[str, object]:
         plane = load_live_control_plane()
-        async with LiveFabric(scenario, "glb", folder, make_switch, plane, unit) as fabric:
+        async with LiveFabric(scenario, "glb", folder, target, plane) as fabric:
             return await attack(fabric)
 
     with private_folder() as folder:
