@@ -3,11 +3,11 @@
     python bench/fluid.py [--quick] [--json FILE] [--packets FILE.svg]
 
 8 flows from their fair share on one queue, 50 ms (`--quick`: 10 ms) in steps of 1 us: `sglb.watermark`,
-a plain numpy loop of the same equations by Euler's method, and ddeint, if it can be imported (`pip
-install ddeint`; nothing else needs it; `--quick`: for a tenth of the time). Times are the processor's,
-in turns within one run. Errors are those of the queue's depth (root of the mean square) to a run with
-steps of 1/16 us. Then an exhaustive grid of settings (`--quick`: a smaller one) beside what pruning
-keeps of it. `--packets` also runs incasts packet by packet and draws both.
+a plain numpy loop of the same equations by Euler's method, and ddeint at every microsecond of the first
+5 ms (1 ms), if it can be imported (`pip install ddeint`; nothing else needs it). Times are the
+processor's, in turns within one run. Errors are those of the queue's depth (root of the mean square) to
+a run with steps of 1/16 us. Then an exhaustive grid of settings (`--quick`: a smaller one) beside what
+pruning keeps of it. `--packets` also runs incasts packet by packet and draws both.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Equations:
         return np.array(depths)
 
     def ddeint(self, solver: Callable[..., Any], span_us: int) -> Any:
-        """Depth in bytes every 17 us, a fifth of the delay."""
+        """Depth in bytes every `SAMPLE_US`, from values every microsecond."""
 
         def model(y: Callable[[float], Any], t: float) -> Any:
             now, then = y(t), y(t - TAU_US)
@@ -116,8 +116,8 @@ class Equations:
             return np.append(rates.ravel(), flow if now[-1] > 0 or flow > 0 else 0.0)
 
         first = np.append(self.start().ravel(), 0.0)
-        times = np.arange(0, span_us + 1, SAMPLE_US // 5, dtype=float)
-        return solver(model, lambda _t: first, times)[5::5, -1] * 1_000
+        times = np.arange(0, span_us + 1, dtype=float)
+        return solver(model, lambda _t: first, times)[SAMPLE_US::SAMPLE_US, -1] * 1_000
 
 
 def speed(span_us: int, quick: bool) -> dict[str, float | None]:
@@ -160,7 +160,7 @@ def _ddeint(equations: Equations, fine: Any, span_us: int, quick: bool) -> dict[
         from ddeint import ddeint as solver
     except ImportError:
         return {"ddeint_s": None, "ddeint_error_bytes": None, "ddeint_span_us": None}
-    solved = (span_us // 10 if quick else span_us) // SAMPLE_US * SAMPLE_US
+    solved = (1_000 if quick else 5_000) // SAMPLE_US * SAMPLE_US
     took, depth = timed(lambda: equations.ddeint(solver, solved))
     # In proportion to the time, although its cost grows faster: the rest would take more.
     return {

@@ -51,12 +51,13 @@ class _Asked:
 
     def network(self, at: Mapping[str, float]) -> Network:
         """The network with swept values in place."""
-        flows = int(at.get("flows", self.flows or _USUAL_FLOWS))
-        feedback_us = at.get("feedback_us", self.feedback_us or FEEDBACK_US)
+        flows = int(at.get("flows", _USUAL_FLOWS if self.flows is None else self.flows))
+        usual_us = FEEDBACK_US if self.feedback_us is None else self.feedback_us
+        feedback_us = at.get("feedback_us", usual_us)
         make = behind_uplink if self.uplink else incast
         return make(
             flows,
-            self.rate_gbps or _USUAL_GBPS,
+            _USUAL_GBPS if self.rate_gbps is None else self.rate_gbps,
             feedback_us=feedback_us,
             start_gbps=self.start_gbps,
             buffer_bytes=math.inf if self.buffer_bytes is None else self.buffer_bytes,
@@ -187,8 +188,9 @@ def _given(asked: _Asked, sweep_keys: Sequence[str]) -> tuple[Network, Watermark
         network = asked.network({})
         count = sum(flow.count for flow in network.flows)
         rate = network.queues[-1].rate_gbps
-        many = "flows" if count > 1 else "flow"
-        title = f"{count} {many} to one host, {kind}, {number(rate)} Gbit/s"
+        swept = any(text.startswith("flows=") for text in sweep_keys)
+        many = "flows" if swept else f"{count} flows" if count > 1 else "1 flow"
+        title = f"{many} to one host, {kind}, {number(rate)} Gbit/s"
         return network, Watermarks(), title
     for flag, value in (
         ("--flows", asked.flows),
