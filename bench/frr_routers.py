@@ -6,12 +6,13 @@ import json
 import os
 import select
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -104,6 +105,7 @@ class FrrFabric:
             self._stack.enter_context(tempfile.TemporaryDirectory(prefix="sglb-frr-"))
         )
         folder.chmod(0o755)  # the daemons run as the user frr
+        self._stack.enter_context(_watched(folder))
         topology = self.topology
         for number, node in enumerate(topology.switches):
             if node.kind not in (NodeKind.LEAF, NodeKind.SPINE):
@@ -308,6 +310,41 @@ class FrrFabric:
                 stdin.write("add chain netdev cut in { policy drop; }\n")
                 stdin.close()
         return began_ns
+
+
+@contextmanager
+def _watched(folder: Path) -> Iterator[None]:
+    """Daemons that were given files in a folder end with this process, even if it is killed.
+
+    They change their user, by which Linux forgets that they wanted to die with their parent. So another
+    process waits for the end of this one.
+    """
+    waits, held = os.pipe()
+    watcher = os.fork()
+    if watcher == 0:
+        try:
+            os.close(held)
+            os.setsid()
+            os.read(waits, 1)
+            _kill_daemons(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os._exit(0)
+    os.close(waits)
+    try:
+        yield
+    finally:
+        os.close(held)
+        os.waitpid(watcher, 0)
+
+
+def _kill_daemons(folder: Path) -> None:
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            ours = any(word.startswith(bytes(folder) + b"/") for word in words)
+            if ours and words[0].startswith(bytes(DAEMONS)):
+                os.kill(int(entry.name), signal.SIGKILL)
 
 
 def _become(command: list[str]) -> None:

@@ -1,7 +1,10 @@
 """The FRR baseline on a small fabric: it routes, finds a remote cut, and leaves nothing behind."""
 
 import os
+import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -45,6 +48,45 @@ def test_a_remote_cut_costs_until_bgp_has_withdrawn_the_route() -> None:
     assert found.remote.probes_lost > 3
     assert found.local.probes_lost <= 2
     assert found.loss_us == found.remote.last_us
+
+
+def daemons(folder: str) -> list[str]:
+    """Command lines of FRR's processes that use a folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            line = path.read_text().replace("\0", " ")
+            if line.startswith("/usr/lib/frr/") and folder in line:
+                found.append(line)
+    return found
+
+
+@pytest.mark.live
+@pytest.mark.skipif(bool(REASON), reason=REASON)
+def test_the_daemons_end_with_a_killed_owner() -> None:
+    """They change their user, so Linux does not see to it."""
+    script = """
+import sys, time
+sys.path[:0] = sys.argv[1:]
+from frr_routers import FrrFabric
+from test_frr_fabric import SMALL
+with FrrFabric(SMALL.topology, "timers") as fabric:
+    print(fabric._folder, flush=True)
+    time.sleep(600)
+"""
+    here = Path(__file__)
+    command = [sys.executable, "-c", script, str(here.parents[2] / "bench"), str(here.parent)]
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    folder = owner.stdout.readline().strip()
+    assert len(daemons(folder)) == 8  # zebra and bgpd of four routers
+    owner.kill()
+    owner.communicate()
+    deadline = time.monotonic() + 60
+    while (daemons(folder) or Path(folder).exists()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert daemons(folder) == []
+    assert not Path(folder).exists()
 
 
 def test_a_black_hole_counts_from_its_first_loss() -> None:
