@@ -28,26 +28,15 @@ def why_not() -> str:
         return "needs root"
     if shutil.which("mn") is None or shutil.which("ping") is None:
         return "needs Mininet and ping: apt-get install mininet iputils-ping"
-    probe = [
-        "ip",
-        "netns",
-        "exec",
-        "sglb-mn-probe",
-        "ip",
-        "link",
-        "add",
-        "name",
-        "a",
-        "type",
-        "veth",
-    ]
+    name = f"sglb-mn-probe-{os.getpid()}"
+    probe = ["ip", "netns", "exec", name, "ip", "link", "add", "name", "a", "type", "veth"]
     try:
-        subprocess.run(["ip", "netns", "add", "sglb-mn-probe"], capture_output=True, check=True)
+        subprocess.run(["ip", "netns", "add", name], capture_output=True, check=True)
         subprocess.run(probe, capture_output=True, check=True)
     except subprocess.CalledProcessError:
         return "needs network namespaces and veth in the kernel"
     finally:
-        subprocess.run(["ip", "netns", "del", "sglb-mn-probe"], capture_output=True, check=False)
+        subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
     return ""
 
 
