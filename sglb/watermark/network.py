@@ -188,7 +188,7 @@ class Network:
         paused: dict[str, str] = {}
         for ingress in self.ingresses:
             _known("ingress", ingress.name, "switch", ingress.switch, switches)
-            _known("ingress", ingress.name, "pauses", ingress.pauses, {*sources, *queues})
+            _known("ingress", ingress.name, "source or queue", ingress.pauses, {*sources, *queues})
             other = paused.setdefault(ingress.pauses, ingress.name)
             if other != ingress.name:
                 raise WatermarkError(
