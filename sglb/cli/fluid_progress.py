@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from types import TracebackType
 
 from rich.console import Console
@@ -12,7 +12,11 @@ _AFTER_S = 2.0
 
 
 class FluidProgress:
-    """Called with how many settings of how many are solved; nothing without a terminal."""
+    """Called with how many settings of how many are solved; nothing without a terminal.
+
+    The first time on a machine the model is compiled, which takes long and tells nothing; so the bar
+    comes by itself when its time has come.
+    """
 
     def __init__(self) -> None:
         console = Console(stderr=True)
@@ -25,11 +29,12 @@ class FluidProgress:
             transient=True,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task("settings", total=None)
-        self._since = time.monotonic()
-        self._shown = False
+        self._task = self._bar.add_task("loading the model (compiled once)", total=None)
+        self._start = threading.Timer(_AFTER_S, self._bar.start)
+        self._start.daemon = True
 
     def __enter__(self) -> FluidProgress:
+        self._start.start()
         return self
 
     def __exit__(
@@ -38,8 +43,9 @@ class FluidProgress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._shown:
-            self._bar.stop()
+        self._start.cancel()
+        self._start.join()
+        self._bar.stop()
 
     def __call__(self, done: int, of: int) -> None:
         """So many of so many."""
@@ -48,6 +54,3 @@ class FluidProgress:
     def named(self, what: str, done: int, of: int) -> None:
         """The same, of a part of the work."""
         self._bar.update(self._task, description=what, completed=done, total=of)
-        if not self._shown and time.monotonic() - self._since > _AFTER_S:
-            self._shown = True
-            self._bar.start()
