@@ -24,6 +24,7 @@ from sglb.cli.savings import savings_command
 from sglb.cli.serving import switch_command
 from sglb.cli.sonic import sonic_app
 from sglb.cli.table import FILE_WIDTH, show
+from sglb.cli.tune import tune_command
 from sglb.cli.tutorial import tutorial_command
 from sglb.fabric.packet_trace import TraceRequest
 from sglb.fabric.report import RunReport
@@ -278,6 +279,7 @@ app.command("tutorial")(tutorial_command)
 app.command("control", no_args_is_help=True)(control_command)
 app.command("savings")(savings_command)
 app.command("fluid")(fluid_command)
+app.command("tune", no_args_is_help=True)(tune_command)
 app.add_typer(collective_app)
 app.add_typer(sonic_app)
 
