@@ -20,6 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from finsy import P4TableEntry
@@ -59,6 +60,11 @@ _PROBE: Final = "probe"
 _LEAST_DETECTION_PS: Final = 300 * PS_PER_MS
 _INCARNATIONS: Final = 0xFFFF
 _DATAGRAM_BYTES: Final = 1 << 12
+
+
+def calm_file(view: LiveView) -> Path:
+    """The file that is there while the first controller knows all links to be in plain use."""
+    return view.folder / f"{FIRST}.calm"
 
 
 @dataclass(frozen=True)
@@ -155,7 +161,19 @@ class LiveControl:
     def tasks(self) -> list[Any]:
         """What has to run while this does."""
         services = [service.run() for service in self._services.values()]
-        return [*services, *(link.run() for link in self._links.values()), self._orders()]
+        own = [self._orders(), self._tell_calm()]
+        return [*services, *(link.run() for link in self._links.values()), *own]
+
+    async def _tell_calm(self) -> None:
+        """Keeps a file for as long as all links are in plain use; the first controller's business."""
+        path = calm_file(self._view)
+        while self._first:
+            if self._settled.is_set() and not self._slow_path.phases():
+                path.touch()
+            else:
+                path.unlink(missing_ok=True)
+            await asyncio.sleep(_AGAIN_S)
+        await asyncio.Event().wait()
 
     async def start(self) -> None:
         """Meets all switches; the first controller fills them, others come later."""

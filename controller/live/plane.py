@@ -8,7 +8,7 @@ from typing import Any
 from controller.agents import named_key_file
 from controller.live.agent import AgentProcess, agent_name, key_path
 from controller.live.bmv2 import Bmv2ControlProcess
-from controller.live.control import FIRST, ControlProcess
+from controller.live.control import FIRST, ControlProcess, calm_file
 from controller.timers import timers_of
 from sglb.fabric.live.control import LiveView
 from sglb.fabric.live.processes import ProcessSpec
@@ -60,6 +60,10 @@ class LivePlane:
         if named_key_file(self._view.scenario) is None:
             write_fresh_key(path)
         read_key(path)
+
+    def calm(self) -> bool:
+        """See the protocol."""
+        return self._view.target == "bmv2" or calm_file(self._view).exists()
 
     @staticmethod
     def rate_changed(link_id: int, rate_bps: int) -> Mapping[str, Any]:

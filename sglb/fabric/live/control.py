@@ -69,6 +69,9 @@ class LiveControlPlane(Protocol):
     def processes(self) -> Sequence[ProcessSpec]:
         """What to start once all switches serve."""
 
+    def calm(self) -> bool:
+        """Whether all links are in plain use, as far as it knows: traffic may start."""
+
     def rate_changed(self, link_id: int, rate_bps: int) -> Mapping[str, Any]:
         """The order that tells its processes named in `told` that a link's ports have another rate."""
 

@@ -170,7 +170,19 @@ class LiveFabric:
             self.start_process(spec)
         await self._until_ready(spec.name for spec in specs)
         # So many processes that start at once can look like a fault to one another.
-        await asyncio.sleep(_SETTLE_S)
+        deadline = time.monotonic() + _READY_S
+        calm_since = time.monotonic()
+        while time.monotonic() < calm_since + _SETTLE_S:
+            if self._failure.done():
+                self._failure.result()
+            await asyncio.sleep(_LOOK_S)
+            if not self.plane.calm():
+                calm_since = time.monotonic()
+            if calm_since > deadline:
+                raise LiveError(
+                    f"the fabric's links were not all in use after {_READY_S:g} s: this machine is too "
+                    "busy for its heartbeats (live.heartbeat_us, live.missed_count)"
+                )
 
     async def _until_ready(self, names: Iterable[str]) -> None:
         deadline = time.monotonic() + _READY_S
@@ -309,7 +321,9 @@ class LiveFabric:
             self._switch_up(fault.switch_id)
 
     def _set_link(self, link: Link, up: bool) -> None:
-        """Both ends at once, as nearly as that goes; a switch that is down keeps its ends down.
+        """Both ends; a switch that is down keeps its ends down.
+
+        One after the other, as the kernel has it: the upper tier's first, as it has others to tell.
 
         BMv2 takes nothing in any more, by whatever port, once an interface of it has been down. So its
         cables are cut by filters, and its control plane is told what carriers would have told.
@@ -317,7 +331,7 @@ class LiveFabric:
         if self.view.target == "bmv2" and self.start_ns:
             self._cut_by_filter(link, up)
             return
-        for node in (link.a, link.b):
+        for node in (link.b, link.a):
             if not (up and node in self._down):
                 self._links[node].set_up(self.ends[node, link.port(node)], up)
             if self.topology.by_id(node).is_host and TRAFFIC in self.processes:
