@@ -151,8 +151,8 @@ class LiveReport:
     `target` ran the switches (`live` or `bmv2`), at rates divided by `rate_scale`. `probes` were sent,
     `probes_lost` never came. `windows` are the faults' that cut, `remote` the same of packets from
     switches that are not at the cut. `false_alarms` counts notifications of something down that no fault
-    explains: the machine was too busy for heartbeats. `restarts` counts by name processes that ended and were started
-    anew.
+    explains: the machine was too busy for heartbeats. `restarts` counts, by name, processes that ended
+    and were started anew.
     """
 
     target: str

@@ -21,7 +21,7 @@ from sglb.watermark.tuner.fabric import Timing, TunedFabric
 from sglb.watermark.tuner.observation import Observation
 from sglb.watermark.tuner.session import Options, nearest_feasible, search_space, tune
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "ecn-above-pfc.yaml"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "tune" / "ecn-above-pfc.yaml"
 SMALL = {
     "name": "small",
     "seed": 1,
