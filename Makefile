@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 # What live tests need beside Python: 6 MB to get, 28 MB on disk. Without root they skip, and say why.
-DEBIAN := ethtool frr iproute2 iputils-ping mininet net-tools nftables redis-server
+DEBIAN := ethtool frr iproute2 iputils-ping mininet net-tools nftables procps redis-server
 
 .PHONY: setup debian collective demo figures test lint types borders unit fuzz clean
 
