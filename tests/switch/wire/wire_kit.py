@@ -36,6 +36,12 @@ def why_not() -> str:
         run(*f"ip link add va netns {probe} type veth peer name vb netns {probe}".split())
     except subprocess.CalledProcessError:
         return "needs veth in the kernel"
+    else:
+        # Fails in a root that is no mount, as in a plain chroot.
+        inside = ("ip", "netns", "exec", probe, "sysctl", "-n", "net.ipv6.conf.all.disable_ipv6")
+        done = subprocess.run(inside, capture_output=True, text=True, check=False)
+        if done.returncode:
+            return f"needs ip netns exec and sysctl: {' '.join(done.stderr.split())[:100]}"
     finally:
         run("ip", "netns", "del", probe)
     return ""
