@@ -162,7 +162,7 @@ def test_nothing_is_left_of_a_command_that_is_interrupted(
     tmp_path: Path, number: signal.Signals, status: int
 ) -> None:
     with command(tmp_path, LONG) as process:
-        until(lambda: named(tmp_path, "traffic"), "the traffic's start")
+        until(lambda: named(tmp_path, "spine1"), "the last switch")
         process.send_signal(number)
         process.communicate(timeout=60)
     assert process.returncode == status
@@ -171,7 +171,7 @@ def test_nothing_is_left_of_a_command_that_is_interrupted(
 
 def test_nothing_is_left_of_a_fabric_whose_supervisor_is_killed(tmp_path: Path) -> None:
     with command(tmp_path, LONG) as process:
-        until(lambda: named(tmp_path, "traffic"), "the traffic's start")
+        until(lambda: named(tmp_path, "spine1"), "the last switch")
         leaf = named(tmp_path, "leaf0")
         supervisor = int(Path(f"/proc/{leaf}/stat").read_text().split()[3])
         os.kill(supervisor, signal.SIGKILL)
@@ -183,7 +183,7 @@ def test_nothing_is_left_of_a_fabric_whose_supervisor_is_killed(tmp_path: Path) 
 
 def test_a_switch_that_dies_ends_the_run_with_a_line_that_names_it(tmp_path: Path) -> None:
     with command(tmp_path, LONG) as process:
-        until(lambda: named(tmp_path, "traffic"), "the traffic's start")
+        until(lambda: named(tmp_path, "spine1"), "the last switch")
         os.kill(named(tmp_path, "spine1"), signal.SIGKILL)
         output, _ = process.communicate(timeout=60)
     assert process.returncode == 1
