@@ -233,17 +233,7 @@ class FabricControl:
 
     def _set_link(self, switch_id: int, port: int, code: int) -> None:
         """Marks a link in a data plane that has no agent, or takes the mark away."""
-        order = messages.Set(
-            origin=switch_id,
-            incarnation=0,
-            seq=0,
-            what=messages.SET_LINK,
-            code=code,
-            profile=0,
-            port=port,
-            subject=0,
-        )
-        frame = messages.frame(self._view.topology.by_id(switch_id).mac, order.encode())
+        frame = messages.link_order(self._view.topology.by_id(switch_id).mac, switch_id, port, code)
         try:
             self._agent_clients[switch_id].packet_out(frame, egress_port=0, to_pipeline=1, pad=0)
         except P4RuntimeError as error:

@@ -369,6 +369,21 @@ def frame(source_mac: bytes, payload: bytes, destination_mac: bytes = GROUP_MAC)
     return destination_mac + source_mac + ETHERTYPE.to_bytes(2, "big") + payload
 
 
+def link_order(mac: bytes, node: int, port: int, code: int) -> bytes:
+    """The frame of a SET_LINK to the own data plane, for a switch (`mac`, `node`) without an agent."""
+    order = Set(
+        origin=node,
+        incarnation=0,
+        seq=0,
+        what=SET_LINK,
+        code=code,
+        profile=0,
+        port=port,
+        subject=0,
+    )
+    return frame(mac, order.encode())
+
+
 def payload(data: bytes) -> bytes:
     """What follows the EtherType of a SyncMesh frame. Raises `DecodeError` for other frames."""
     if len(data) < ETHERNET_BYTES:
