@@ -56,12 +56,14 @@ types: collective
 borders: setup
 	$(BIN)/lint-imports
 
+# Live fabrics come last, by themselves: late heartbeats are faults to them.
 unit: collective debian
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto -m "not alone"
+	$(BIN)/pytest -m alone
 
 # The tests with examples that nobody has seen before.
 fuzz: collective debian
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -n auto
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -n auto -m "not alone"
 
 clean:
 	rm -rf $(VENV) out build *.egg-info

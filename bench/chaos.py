@@ -192,10 +192,10 @@ class Chaos:
 async def chaos(folder: Path, given: Scenario, seed: int, minutes: float) -> Outcome:
     """One fabric, from its start to its end."""
     target = Embedded(given, compile_p4(programs.glb()))
-    fabric = LiveFabric(given, "glb", folder, target, LivePlane)
+    over = asyncio.Event()
+    fabric = LiveFabric(given, "glb", folder, target, LivePlane, over.is_set)
     async with fabric:
-        over = asyncio.Event()
-        running = asyncio.create_task(fabric.run(lambda _: None, over.is_set))
+        running = asyncio.create_task(fabric.run(lambda _: None))
         while fabric.now_ps < PS_PER_S or not fabric.start_ns:
             await asyncio.sleep(0.1)
         faults = Chaos(fabric, random.Random(seed), minutes)

@@ -71,8 +71,9 @@ def run(command: list[str], folder: Path, typed: str = "") -> subprocess.Complet
 
 
 def interfaces() -> set[str]:
-    """Those of this namespace, by name."""
-    return {path.name for path in Path("/sys/class/net").iterdir()}
+    """Those of this namespace that Mininet made, by name: a switch's end of a cable is `s1-eth1`."""
+    names = (path.name for path in Path("/sys/class/net").iterdir())
+    return {name for name in names if re.fullmatch(r"\w+-eth\d+", name)}
 
 
 def transcripts() -> list[tuple[list[str], list[str], list[str]]]:

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from sglb.fabric import frames
-from sglb.fabric.advance import Advance, Stop, Tell
+from sglb.fabric.advance import Advance, Stop, Tell, never
 from sglb.fabric.events import Event, FaultInjected, NotificationReceived
 from sglb.fabric.faults import Fault, FaultKind
 from sglb.fabric.live import journal, packets
 from sglb.fabric.live.control import LiveControlPlane, LiveControlPlaneFactory, LiveView
-from sglb.fabric.live.errors import LiveError
+from sglb.fabric.live.errors import LiveError, StartStoppedError
 from sglb.fabric.live.links import End, LinkSocket
 from sglb.fabric.live.namespaces import Namespace
 from sglb.fabric.live.processes import Process, ProcessSpec, end_all, failed, start
@@ -79,7 +79,8 @@ class LiveRun:
 class LiveFabric:
     """See the module. `scenario` is in real time, `folder` private to this fabric and empty.
 
-    `target` gives each switch's process, `control` the control plane. Use it in `async with`.
+    `target` gives each switch's process, `control` the control plane. Use it in `async with`, which
+    raises `StartStoppedError` when it is asked to `stop` before it is ready.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class LiveFabric:
         folder: Path,
         target: SwitchTarget,
         control: LiveControlPlaneFactory,
+        stop: Stop = never,
     ) -> None:
         self.scenario = scenario
         self.topology = scenario.topology
@@ -110,6 +112,7 @@ class LiveFabric:
         self.start_ns = 0
         self.plane: LiveControlPlane = control(self.view)
         self._make_switch = target.process
+        self._stop = stop
         self._links: dict[int, LinkSocket] = {}
         self._sockets: dict[int, socket.socket] = {}
         self._taps: list[socket.socket] = []
@@ -173,9 +176,7 @@ class LiveFabric:
         deadline = time.monotonic() + _READY_S
         calm_since = time.monotonic()
         while time.monotonic() < calm_since + _SETTLE_S:
-            if self._failure.done():
-                self._failure.result()
-            await asyncio.sleep(_LOOK_S)
+            await self._look()
             if not self.plane.calm():
                 calm_since = time.monotonic()
             if calm_since > deadline:
@@ -188,12 +189,18 @@ class LiveFabric:
         deadline = time.monotonic() + _READY_S
         for name in names:
             while not self.view.ready(name).exists():
-                if self._failure.done():
-                    self._failure.result()
+                await self._look()
                 if time.monotonic() > deadline:
                     words = self.processes[name].last_words()
                     raise LiveError(f"{name} was not ready after {_READY_S:g} s: {words}")
-                await asyncio.sleep(_LOOK_S)
+
+    async def _look(self) -> None:
+        """A moment of the start. Raises what failed, or that it is to stop."""
+        if self._failure.done():
+            self._failure.result()
+        if self._stop():
+            raise StartStoppedError
+        await asyncio.sleep(_LOOK_S)
 
     # --- processes --------------------------------------------------------------------------------
 
@@ -233,7 +240,7 @@ class LiveFabric:
 
     # --- running ----------------------------------------------------------------------------------
 
-    async def run(self, tell: Tell, stop: Stop) -> LiveRun:
+    async def run(self, tell: Tell) -> LiveRun:
         """The workload, with the faults; until it is complete, time is up, or it is asked to `stop`."""
         progress, result = Progress(), self.view.folder / "traffic.pickle"
         self.start_ns = time.monotonic_ns() + _LEAD_NS
@@ -253,7 +260,7 @@ class LiveFabric:
                     self._failure.result()
                 if injecting.done():
                     injecting.result()
-                if stop() and not asked:
+                if self._stop() and not asked:
                     asked = True
                     traffic.kill(signal.SIGTERM)
                 await asyncio.sleep(_LOOK_S)

@@ -23,7 +23,7 @@ from sglb.fabric.advance import Advance, Stop, Tell
 from sglb.fabric.bounds import LowerBound
 from sglb.fabric.live import namespaces
 from sglb.fabric.live.control import load_live_control_plane
-from sglb.fabric.live.errors import LiveError
+from sglb.fabric.live.errors import LiveError, StartStoppedError
 from sglb.fabric.live.fabric import LiveFabric, SwitchTarget
 from sglb.fabric.live.figures import summary
 from sglb.fabric.live.folders import private_folder
@@ -160,6 +160,8 @@ def work() -> None:
             tell: Tell = lambda advance, p=policy: answer(("progress", p, advance))  # type: ignore[misc]  # noqa: E731
             answer(run_policy(job, policy, tell, stopped))
         answer("done")
+    except StartStoppedError:
+        answer("done")
     except Exception as error:
         details = "".join(traceback.format_exception(error))
         answer(("failed", policy, str(error) or type(error).__name__, details))
@@ -212,9 +214,9 @@ def run_policy(job: LiveJob, policy: str, tell: Tell, stop: Stop) -> PolicyRepor
             target = Bmv2(job.scenario, job.source, folder)
         else:
             target = Embedded(job.scenario, job.program)
-        fabric = LiveFabric(job.scenario, policy, folder, target, control)
+        fabric = LiveFabric(job.scenario, policy, folder, target, control, stop)
         async with fabric:
-            found = await fabric.run(tell, stop)
+            found = await fabric.run(tell)
         return summary(job.scenario, found, job.bound, job.ideal_fct_ps, job.target, stop())
 
     with private_folder(None if job.logs is None else job.logs / policy) as folder:

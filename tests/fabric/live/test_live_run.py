@@ -26,7 +26,11 @@ from sglb.fabric.live.namespaces import why_not
 from sglb.fabric.report import RunReport
 from sglb.fabric.run import LiveOptions, run
 
-pytestmark = [pytest.mark.live, pytest.mark.skipif(bool(why_not()), reason=why_not())]
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.alone,  # heartbeats are due every few ms, in ten processes
+    pytest.mark.skipif(bool(why_not()), reason=why_not()),
+]
 
 SGLB = Path(sys.executable).with_name("sglb")
 SCENARIO: dict[str, Any] = {
@@ -56,7 +60,7 @@ def children(marker: str) -> list[int]:
     return found
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+def until(condition: Callable[[], object], what: str, seconds: float = 150) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
