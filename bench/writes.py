@@ -1,4 +1,4 @@
-"""A controller's writes while packets run in another thread.
+"""A controller's writes, all or nothing, while packets run in another thread.
 
 Four hot routes lead to one next hop. Each WriteRequest deletes that next hop, inserts another with an
 address that carries the request's number, leads the four routes there, and takes one ordinary route out
@@ -16,6 +16,7 @@ import time
 from dataclasses import dataclass, field
 
 import numpy as np
+from finsy.proto import p4r
 from forward import BATCH, Router, Rows, sent_by_all
 from numpy.typing import NDArray
 from router import NEXT_HOPS, Route, Tables, frames, next_hop_entry, route_entry
@@ -71,7 +72,7 @@ class Writer:
         ]
         self.begun = new
         began, cpu = time.perf_counter(), time.thread_time()
-        self._client.write(updates)
+        self._client.write(updates, atomicity=p4r.WriteRequest.DATAPLANE_ATOMIC)
         self._outcome.write_cpu_s.append(time.thread_time() - cpu)
         self._outcome.write_s.append(time.perf_counter() - began)
         self._outcome.updates += len(updates)

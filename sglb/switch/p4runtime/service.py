@@ -1,9 +1,11 @@
 """The P4Runtime service of one switch, without a transport.
 
 Simulations call it in process, `grpc_server` serves it on a socket. All calls run on the switch's
-scheduler, one after the other: each request is atomic for the data plane and for other requests, which
-gives strictly serializable batches and makes ROLLBACK_ON_ERROR and DATAPLANE_ATOMIC the same thing.
-Whoever runs packets in another thread holds the switch's lock; a Write holds it for its whole batch.
+scheduler, one after the other: each request is atomic for other requests, and for packets of the same
+scheduler. That gives strictly serializable batches, and makes ROLLBACK_ON_ERROR and DATAPLANE_ATOMIC the
+same thing. Whoever runs packets in another thread holds the switch's lock. A Write holds it for an update
+at a time, so that packets need not wait for thousands of them, and for its whole batch where it asks for
+all or nothing.
 
 Port states have no message in P4Runtime; `on_port_state` tells them in process.
 """
@@ -296,10 +298,10 @@ class P4RuntimeService:
             raise P4RuntimeError(Code.INVALID_ARGUMENT, f"atomicity {request.atomicity} is unknown")
         if self._readings:
             self._finish_readings()
-        with self.switch.lock:  # packets in another thread see all of the batch or none
-            if request.atomicity == p4r.WriteRequest.CONTINUE_ON_ERROR:
-                self._write_each(bound, role, request.updates)
-            else:
+        if request.atomicity == p4r.WriteRequest.CONTINUE_ON_ERROR:
+            self._write_each(bound, role, request.updates)
+        else:
+            with self.switch.lock:  # packets in another thread see all of the batch or none
                 self._write_all_or_none(bound, role, request.updates)
         return p4r.WriteResponse()
 
@@ -308,10 +310,12 @@ class P4RuntimeService:
     ) -> None:
         failed: dict[int, P4RuntimeError] = {}
         insert_known = bound.table_handler.insert_known if role.scope.ids is None else None
+        lock = self.switch.lock
         for i, update in enumerate(updates):
             try:
-                if insert_known is None or not insert_known(update):
-                    self._write_one(bound, role, update)
+                with lock:  # packets in another thread wait for one update at a time
+                    if insert_known is None or not insert_known(update):
+                        self._write_one(bound, role, update)
             except (P4RuntimeError, SwitchError) as error:
                 failed[i] = _as_p4runtime(error)
         if failed:

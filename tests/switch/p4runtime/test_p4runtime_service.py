@@ -109,6 +109,29 @@ def test_all_or_nothing(bench, atomicity):
     assert bench.insert(entry(bench, 1), entry(bench, 2), atomicity=atomicity) == ["OK", "OK"]
 
 
+class Turns:
+    """A switch's lock that counts how often others could have had it."""
+
+    def __init__(self):
+        self.turns = 0
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *_):
+        self.turns += 1
+
+
+@pytest.mark.parametrize(
+    ("atomicity", "turns"),
+    [(Write.CONTINUE_ON_ERROR, 4), (Write.ROLLBACK_ON_ERROR, 1), (Write.DATAPLANE_ATOMIC, 1)],
+)
+def test_packets_wait_for_an_update_or_for_a_batch_of_all_or_nothing(bench, atomicity, turns):
+    lock = bench.switch.lock = Turns()
+    bench.insert(*(entry(bench, key) for key in range(3)), bad(bench, 3), atomicity=atomicity)
+    assert lock.turns == turns
+
+
 def test_unknown_atomicity(bench):
     assert bench.insert(entry(bench, 1), atomicity=9) == ["INVALID_ARGUMENT"]
 
