@@ -171,6 +171,7 @@ def xoff(world: World, port: int, cls: int, settings: int, now: int) -> None:
     quanta = w[settings + m.C_PAUSE_QUANTA]
     if w[group + m.G_XOFF] == 0:
         w[group + m.G_XOFF] = 1
+        w[queue_at(world, port, cls) + m.Q_HELD_PS] -= now
         w[record + m.P_SENT_XOFF] |= 1 << cls
         log(world, now, m.LOG_PAUSE, port, cls, 1)
     send_pause(world, port, cls, quanta, now)
@@ -184,6 +185,7 @@ def xon(world: World, port: int, cls: int, now: int) -> None:
     """Lets the peer's paused class go on."""
     w = world.w
     w[group_at(world, port, cls) + m.G_XOFF] = 0
+    w[queue_at(world, port, cls) + m.Q_HELD_PS] += now
     w[port_at(world, port) + m.P_SENT_XOFF] &= ~(1 << cls)
     log(world, now, m.LOG_PAUSE, port, cls, 0)
     send_pause(world, port, cls, 0, now)
@@ -302,5 +304,8 @@ def forget(world: World, port: int, now: int) -> None:
     w = world.w
     for cls in range(m.CLASSES):
         resume(world, port, cls, now)
-        w[group_at(world, port, cls) + m.G_XOFF] = 0
+        group = group_at(world, port, cls)
+        if w[group + m.G_XOFF] != 0:
+            w[group + m.G_XOFF] = 0
+            w[queue_at(world, port, cls) + m.Q_HELD_PS] += now
     w[port_at(world, port) + m.P_SENT_XOFF] = 0

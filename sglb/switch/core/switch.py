@@ -247,6 +247,7 @@ def _egress(world: World, node: int, port: int, row: int, now: int) -> None:
     w[port_record + m.P_FREE] = now + wire
     start = now + w[record + m.N_EGRESS_PS]
     w[row + m.R_START] = start
+    w[queue_at(world, port, h[half + m.RH_QUEUE]) + m.Q_SENT_BYTES] += h[half + abi.LENGTH]
     launch(world, port, row, start + wire)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 import networkx as nx
 import numpy as np
@@ -50,10 +50,33 @@ class Timing:
     samples: int = 16
 
 
-class TunedFabric:
-    """A control plane that tunes. `first` is in force from the start; `decide` is asked from then on."""
+class Watch(Protocol):
+    """Sees an interval: `begin`, some `sample`s at even times, `end`."""
 
-    def __init__(self, view: FabricView, first: Watermarks, decide: Decide, timing: Timing) -> None:
+    def begin(self) -> None:
+        """It begins."""
+
+    def sample(self) -> None:
+        """Some time within it."""
+
+    def end(self) -> Observation:
+        """It is over; what happened."""
+
+
+class TunedFabric:
+    """A control plane that tunes. `first` is in force from the start; `decide` is asked from then on.
+
+    `watch` makes what sees the fabric; by default all counters are read, which takes no bytes.
+    """
+
+    def __init__(
+        self,
+        view: FabricView,
+        first: Watermarks,
+        decide: Decide,
+        timing: Timing,
+        watch: Callable[[FabricView], Watch] | None = None,
+    ) -> None:
         self._inner: ControlPlane = load_control_plane()(view)
         self._view = view
         self._first = first
@@ -61,6 +84,7 @@ class TunedFabric:
         self._timing = timing
         self._class = view.scenario.model.transport.traffic_class
         self._switches = _Switches(view, self._class)
+        self._watch: Watch = _Read(view, self._switches) if watch is None else watch(view)
 
     def start(self) -> None:
         """Has the switches filled, and the first setting put in force."""
@@ -84,8 +108,8 @@ class TunedFabric:
         self._view.clock.call_later(round(self._timing.settle_us * PS_PER_US), self._measure)
 
     def _measure(self) -> None:
-        self._before = self._switches.counters(self._view.clock.now_ps)
-        self._depths: list[_Ints] = []
+        self._watch.begin()
+        self._samples = 0
         self._wait()
 
     def _wait(self) -> None:
@@ -93,13 +117,12 @@ class TunedFabric:
         self._view.clock.call_later(step_ps, self._sample)
 
     def _sample(self) -> None:
-        self._depths.append(self._switches.depths())
-        if len(self._depths) < self._timing.samples:
+        self._watch.sample()
+        self._samples += 1
+        if self._samples < self._timing.samples:
             self._wait()
             return
-        after = self._switches.counters(self._view.clock.now_ps)
-        seen = self._switches.observation(self._before, after, np.mean(self._depths, axis=0))
-        self._switches.set(self._decide(seen))
+        self._switches.set(self._decide(self._watch.end()))
         self._begin()
 
 
@@ -143,7 +166,7 @@ class _Switches:
             view.scenario.model.transport.mtu_bytes,
         )
         self._data_bytes = view.scenario.model.transport.mtu_bytes // 4
-        self._base_ps = 2 * _longest_ps(view)
+        self._base_ps = 2 * longest_ps(view)
 
     @staticmethod
     def _some(view: FabricView) -> int:
@@ -241,7 +264,27 @@ class _Switches:
         )
 
 
-def _longest_ps(view: FabricView) -> int:
+class _Read:
+    """Reads all counters, as `Watch`."""
+
+    def __init__(self, view: FabricView, switches: _Switches) -> None:
+        self._clock = view.clock
+        self._switches = switches
+        self._depths: list[_Ints] = []
+
+    def begin(self) -> None:
+        self._before = self._switches.counters(self._clock.now_ps)
+        self._depths = []
+
+    def sample(self) -> None:
+        self._depths.append(self._switches.depths())
+
+    def end(self) -> Observation:
+        after = self._switches.counters(self._clock.now_ps)
+        return self._switches.observation(self._before, after, np.mean(self._depths, axis=0))
+
+
+def longest_ps(view: FabricView) -> int:
     """The longest way from the first host to another: its wires and pipelines, without queues."""
     graph = nx.Graph()
     pipeline_ps = round(view.scenario.model.switch.pipeline_latency_ns * 1000)

@@ -24,7 +24,7 @@ from sglb.watermark.objective import Weights
 from sglb.watermark.settings import Watermarks
 from sglb.watermark.space import Parameter, Place, SearchSpace, grid
 from sglb.watermark.tuner.annealing import Annealer, Schedule, Step
-from sglb.watermark.tuner.fabric import Timing, TunedFabric
+from sglb.watermark.tuner.fabric import Timing, TunedFabric, Watch
 from sglb.watermark.tuner.observation import Observation
 
 
@@ -59,11 +59,12 @@ class Tuned:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What of a tuner a user may choose."""
+    """What of a tuner a user may choose; `watch` makes what sees the fabric (see `TunedFabric`)."""
 
     weights: Weights = field(default_factory=Weights)
     schedule: Schedule = field(default_factory=Schedule)
     timing: Timing = field(default_factory=Timing)
+    watch: Callable[[FabricView], Watch] | None = None
 
 
 #: Told after each interval: what was seen, the setting, and whether it was the tuner's run.
@@ -124,7 +125,7 @@ def _run(
     ideal = bounds.ideal_fct_ps(scenario.topology, scenario.workload, transport, latency_ps)
 
     def control(view: FabricView) -> ControlPlane:
-        return TunedFabric(view, first, decide, options.timing)
+        return TunedFabric(view, first, decide, options.timing, options.watch)
 
     found = NativeSimulation(scenario, policy, compile(programs.glb()), control).run()
     completion = metrics.completion_ps(found.log, scenario.workload)
