@@ -35,8 +35,8 @@ class Field(IntEnum):
     RECEIVED_BYTES = 6  #: of a whole port
     SENT_PACKETS = 7  #: of a whole port
     RECEIVED_PACKETS = 8  #: of a whole port
-    PAUSES_SENT = 9  #: pause frames that ask to stop, their renewals too
-    PAUSES_RECEIVED = 10
+    PAUSES_SENT = 9  #: pause frames of all kinds
+    PAUSES_RECEIVED = 10  #: those that ask to stop
     LOST_PACKETS = 11  #: for want of room; of a whole port
 
 
