@@ -53,9 +53,11 @@ def _recovery_rank(found: PolicyReport) -> float | None:
     return (found.recovery.total_us or None) if found.recovery is not None else None
 
 
-def _part(found: PolicyReport, part: Callable[[SplitReport], float]) -> str:
+def _part(found: PolicyReport, part: Callable[[SplitReport], float], unseen: str = "-") -> str:
     split = found.recovery
-    return _time(part(split)) if split is not None and split.total_us else "-"
+    if split is None or not split.total_us:
+        return "-"
+    return unseen if split.detected_by == "nobody" else _time(part(split))
 
 
 def _side(split: SplitReport) -> str:
@@ -96,7 +98,7 @@ def _columns(report: RunReport) -> list[_Column]:
             ),
             _Column(
                 "=\ndetect",
-                lambda p: _part(p, lambda split: split.detection_us),
+                lambda p: _part(p, lambda split: split.detection_us, "nobody"),
                 lambda _: None,
                 "until a switch, or routing, saw that something was cut",
             ),

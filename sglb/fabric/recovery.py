@@ -5,7 +5,8 @@ A fault makes some next hops dead: what a switch sends there cannot reach its de
 to the last packet of a host that was sent to such a hop or lost there, and is split by what was
 observed:
 
-- detection: until a port of the cut was seen down by a data plane, or by routing, whichever first;
+- detection: until a port of the cut was seen down by a data plane, or by routing, whichever first; a
+  data plane that misses heartbeats shows by the first notification that it sends because of them;
 - notification: from there until the switch that was the last to choose a dead hop received its
   first notification (for a switch at the cut itself: none, it detects);
 - reaction: the rest, in which a told switch still sends, and packets under way still get lost.
@@ -23,12 +24,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from sglb.fabric.events import (
+    Event,
     EventLog,
     FaultInjected,
     LossReason,
     NotificationReceived,
+    NotificationSent,
     PacketLost,
     PacketSentIntoDeadPath,
     PortDownSeen,
@@ -125,6 +129,10 @@ def _repair_ps(fault: Fault, later: Iterable[FaultInjected]) -> int | None:
     return None
 
 
+def _own(note: NotificationSent) -> bool:
+    return note.node == note.origin
+
+
 class _Cut:
     """One fault: which hops it killed, and what the log says about them."""
 
@@ -158,7 +166,8 @@ class _Cut:
             if e.time_ps >= cut_ps and (repaired_ps is None or e.time_ps <= repaired_ps)
         ]
         harms = [h for e in span for h in self._harm(e)]
-        detected_ps, by = self._detected(span)
+        before = takewhile(lambda e: e.time_ps < cut_ps, log)
+        detected_ps, by = self._detected(before, span)
         told: dict[int, int] = {}
         for e in span:
             if isinstance(e, NotificationReceived) and e.down and e.time_ps >= detected_ps:
@@ -180,9 +189,14 @@ class _Cut:
             split([h for h in harms if not h.local]),
         )
 
-    def _detected(self, span: Iterable[object]) -> tuple[int, str]:
+    def _detected(self, before: Iterable[Event], span: Iterable[Event]) -> tuple[int, str]:
+        """When, by whom. Missing heartbeats show as the first word of what an end can't reach."""
+        said = {e.node: e.down for e in before if isinstance(e, NotificationSent) and _own(e)}
+        new = {node for node, _ in self._ends if not said.get(node)}
         for e in span:
             if isinstance(e, PortDownSeen) and (e.node, e.port) in self._ends:
+                return e.time_ps, "data plane"
+            if isinstance(e, NotificationSent) and _own(e) and e.down and e.node in new:
                 return e.time_ps, "data plane"
             if isinstance(e, SlowPathSaw) and not e.up and e.link_id in self._links:
                 return e.time_ps, "routing"

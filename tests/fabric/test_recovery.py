@@ -8,6 +8,7 @@ from sglb.fabric.events import (
     FaultInjected,
     LossReason,
     NotificationReceived,
+    NotificationSent,
     PacketLost,
     PacketSentIntoDeadPath,
     PortDownSeen,
@@ -115,6 +116,22 @@ def test_the_slow_path_s_notification_is_a_part_of_its_own() -> None:
         PacketSentIntoDeadPath(260, LEAF1, 3, LEAF0),
     )
     assert found.overall == Split(160, 100, 30, 30, "routing", 0, 1, "leaf1")
+
+
+def test_missing_heartbeats_show_by_the_first_word_of_an_end() -> None:
+    hole = Fault(100, FaultKind.BLACKHOLE, "x", edges=TOPO.find_edges("spine1->leaf0"))
+    (found,) = _measure(
+        NotificationSent(90, LEAF0, 1, LEAF0, True),  # of something else, and so is the next
+        _cut(hole),
+        NotificationSent(110, LEAF0, 1, LEAF0, True),
+        NotificationSent(115, LEAF1, 1, LEAF1, True),  # no end of the link
+        PacketSentIntoDeadPath(120, LEAF1, 3, LEAF0),
+        NotificationSent(130, SPINE1, 1, LEAF0, True),  # handed on
+        NotificationSent(140, SPINE1, 1, SPINE1, True),
+        NotificationReceived(150, LEAF1, 3, SPINE1, True),
+        _lost(155, SPINE1, 1, LEAF0, reason="black hole"),
+    )
+    assert found.overall == Split(55, 40, 10, 5, "data plane", 1, 1, "leaf1")
 
 
 def test_an_undetected_fault_is_all_reaction_and_repair_ends_the_count() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import fcntl
 import os
 import re
@@ -12,7 +11,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -48,13 +46,9 @@ def alone() -> Iterator[None]:
         yield
 
 
-@cache
 def environment() -> dict[str, str]:
-    """Where labs run: each process of `sglb` finds what the one before it compiled of Python."""
-    folder = tempfile.TemporaryDirectory(prefix="sglb-mininet-tests-")
-    atexit.register(folder.cleanup)
-    bytecode = {"PYTHONPYCACHEPREFIX": folder.name, "PYTHONDONTWRITEBYTECODE": ""}
-    return {**os.environ, **bytecode, "SGLB": str(SGLB)}
+    """Where labs run."""
+    return {**os.environ, "SGLB": str(SGLB)}
 
 
 def run(command: list[str], folder: Path, typed: str = "") -> subprocess.CompletedProcess[str]:
