@@ -44,7 +44,8 @@ JournalFile = Annotated[
 _JOURNAL = Path("sonic-journal.jsonl")
 
 
-def _addresses(switches: Sequence[str]) -> list[Address]:
+def addresses_of(switches: Sequence[str]) -> list[Address]:
+    """Where switches are. Raises `UserError` for one that is given twice."""
     from sglb.watermark.sonic.database import Address
 
     found = [Address.parse(text) for text in switches]
@@ -67,7 +68,7 @@ def show_command(switch: Switches) -> None:
     from sglb.watermark.sonic.config import read_config
     from sglb.watermark.sonic.database import Database
 
-    for address in _addresses(switch):
+    for address in addresses_of(switch):
         with Database(address) as database:
             config = read_config(database)
         typer.echo(f"switch {address}")
@@ -122,20 +123,20 @@ def set_command(
     band = None if guard is None else load_guard(guard)
     if apply and band is None:
         raise UserError("--apply needs --guard FILE: only what it declares is written")
-    addresses = _addresses(switch)
+    addresses = addresses_of(switch)
     if not apply:
         for address in addresses:
             with _connected(address) as database:
-                _show(database, plan(read_config(database), wanted, band))
+                show(database, plan(read_config(database), wanted, band))
         typer.echo("nothing was written (--apply writes)")
         return
     notes = Journal(journal)
-    _nothing_left(notes)
+    nothing_left(notes)
     with holding(addresses) as held:
         changes = {}
         for one in held:
             mine = plan(read_config(one.database), wanted, band)
-            _show(one.database, mine)
+            show(one.database, mine)
             changes[str(one.database.address)] = mine
         count = sum(len(some) for some in changes.values())
         if not count:
@@ -161,7 +162,7 @@ def restore_command(
     if not left:
         typer.echo(f"{journal}: no write was cut short")
         return
-    addresses = _addresses(switch)
+    addresses = addresses_of(switch)
     missing = sorted(left.keys() - {str(address) for address in addresses})
     if missing:
         raise UserError(
@@ -170,7 +171,7 @@ def restore_command(
     if not apply:
         for address in addresses:
             with _connected(address) as database:
-                _show(database, restore(database, left.get(str(address), [])))
+                show(database, restore(database, left.get(str(address), [])))
         typer.echo("nothing was written (--apply writes)")
         return
     with holding(addresses) as held:
@@ -181,7 +182,7 @@ def restore_command(
             for one in held
         }
         for one in held:
-            _show(one.database, back[str(one.database.address)])
+            show(one.database, back[str(one.database.address)])
         write(held, back)
         notes.end()
     typer.echo(f"took back {sum(len(some) for some in back.values())} fields")
@@ -204,7 +205,7 @@ def watch_command(
     """Show what changed in the counters of one switch: rates, marks, drops, pauses, watermarks."""
     from sglb.watermark.sonic.telemetry import Telemetry, difference
 
-    addresses = _addresses(switch)
+    addresses = addresses_of(switch)
     if len(addresses) != 1:
         raise UserError("watch takes one --switch")
     console = _console()
@@ -263,7 +264,8 @@ def _wanted(values: Sequence[str]) -> dict[Target, int]:
     return wanted
 
 
-def _nothing_left(journal: Journal) -> None:
+def nothing_left(journal: Journal) -> None:
+    """Raises `UserError` for a journal whose last write was cut short."""
     left = journal.unfinished()
     if left:
         raise UserError(
@@ -272,7 +274,8 @@ def _nothing_left(journal: Journal) -> None:
         )
 
 
-def _show(database: Database, changes: Sequence[Change]) -> None:
+def show(database: Database, changes: Sequence[Change]) -> None:
+    """Prints changes, and the commands that make them by hand."""
     from sglb.watermark.sonic.change import commands, diff_lines
 
     nothing = "" if changes else ": nothing to change"

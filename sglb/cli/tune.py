@@ -25,7 +25,9 @@ _MS = 1e9  # ps
 
 
 def tune_command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario in YAML.")],
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="A scenario in YAML; not with --sonic.")
+    ] = None,
     policy: Annotated[
         str | None, typer.Option("--policy", "-p", metavar="NAME", help="[the scenario's first]")
     ] = None,
@@ -39,9 +41,14 @@ def tune_command(
         float, typer.Option("--pauses", min=0, metavar="W", help="Weight of few pauses.")
     ] = 0.2,
     interval_us: Annotated[
-        float,
-        typer.Option("--interval-us", min=10, metavar="US", help="Between two settings."),
-    ] = 1000.0,
+        float | None,
+        typer.Option(
+            "--interval-us",
+            min=10,
+            metavar="US",
+            help="Between two settings. [1000; with --sonic 10000000]",
+        ),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", help="Instead of the scenario's seed.")
     ] = None,
@@ -50,8 +57,35 @@ def tune_command(
         typer.Option("--json", metavar="FILE", help="Write every step to FILE (- for stdout)."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
+    sonic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sonic",
+            metavar="HOST",
+            help="Tune this SONiC switch (HOST[:PORT] or unix:PATH of its Redis); repeatable.",
+        ),
+    ] = None,
+    guard: Annotated[
+        Path | None,
+        typer.Option(
+            "--guard", metavar="FILE", help="What may be tuned of SONiC, and within what."
+        ),
+    ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Write to SONiC; without it, show the first step.")
+    ] = False,
+    journal: Annotated[
+        Path,
+        typer.Option("--journal", metavar="FILE", help="Where a write to SONiC is noted first."),
+    ] = Path("sonic-journal.jsonl"),
+    intervals: Annotated[
+        int | None,
+        typer.Option(
+            "--intervals", min=1, metavar="N", help="Then end, on SONiC. [Ctrl-C ends it]"
+        ),
+    ] = None,
 ) -> None:
-    """Run a scenario twice, as it is and with the tuner at work, and compare.
+    """Run a scenario twice, as it is and with the tuner at work, and compare. Or tune SONiC switches.
 
     The tuner sees what switches report (bytes sent, queue depths, pauses, losses) and sets what
     marks and pauses: Kmin, Kmax, Pmax, alpha and XON.
@@ -60,12 +94,26 @@ def tune_command(
     from sglb.watermark.tuner.fabric import Timing
     from sglb.watermark.tuner.session import Options, tune
 
+    weights = Weights(throughput, delay, pauses)
+    if sonic:
+        if file is not None:
+            raise UserError("give a scenario or --sonic, not both")
+        from sglb.cli.tune_sonic import tune_sonic
+        from sglb.watermark.sonic.loop import LoopOptions
+
+        every_s = 10.0 if interval_us is None else interval_us / 1e6
+        loop = LoopOptions(interval_s=every_s, seed=1 if seed is None else seed, weights=weights)
+        tune_sonic(sonic, guard, loop, journal, apply=apply, intervals=intervals, quiet=quiet)
+        return
+    if file is None:
+        raise UserError("give a scenario FILE, or --sonic HOST")
+    interval_us = 1000.0 if interval_us is None else interval_us
     scenario = files.scenario(file, seed, None)
     name = scenario.policies[0] if policy is None else policy
     if name not in scenario.policies:
         raise UserError(f"{file}: no policy {name}; there are {', '.join(scenario.policies)}")
     timing = Timing(settle_us=interval_us / 5, measure_us=interval_us * 4 / 5)
-    options = Options(weights=Weights(throughput, delay, pauses), timing=timing)
+    options = Options(weights=weights, timing=timing)
     with files.output(json_file) as write, _Told(quiet) as told:
         found = tune(scenario, name, options, told)
         write(json.dumps(_document(found), indent=1) + "\n")

@@ -81,7 +81,14 @@ def write(held: Held, changes: Sequence[Change], patience_s: float = 10.0) -> No
             f"{address}: {change.target} is {answer[2] or 'not set'} now, not {change.before}: "
             "somebody else changed it; nothing was written"
         )
-    _read_back(held.database, changes)
+    try:
+        _read_back(held.database, changes)
+    except SonicConnectionError as error:
+        if not _settled(held.database, changes, patience_s, error):
+            raise SonicConflictError(
+                f"{address}: {len(changes)} fields were written and read as before: somebody else "
+                "writes them too"
+            ) from error
 
 
 def _values(database: Database, changes: Sequence[Change]) -> list[int | None]:

@@ -24,6 +24,8 @@ _WRAP: Final = 1 << 64
 _PORT: Final = {
     "rx_bytes": "SAI_PORT_STAT_IF_IN_OCTETS",
     "tx_bytes": "SAI_PORT_STAT_IF_OUT_OCTETS",
+    "rx_packets": "SAI_PORT_STAT_IF_IN_UCAST_PKTS",
+    "tx_packets": "SAI_PORT_STAT_IF_OUT_UCAST_PKTS",
     "rx_drops": "SAI_PORT_STAT_IF_IN_DISCARDS",
     "tx_drops": "SAI_PORT_STAT_IF_OUT_DISCARDS",
     "ecn_marked_packets": "SAI_PORT_STAT_ECN_MARKED_PACKETS",
