@@ -3,9 +3,9 @@
     python bench/telemetry.py [--quick] [--json FILE] [SCENARIO...]
 
 Each scenario is tuned with several seeds (`--quick`: 2), once with all counters read at every interval
-(1 ms), once with what switches report on change. Bytes are those of the messages, beside those of a poll of
-the same values each interval: 8 bytes a value and nothing around it, all classes of all ports; and the
-tuned class alone. The outcome is the run's score (mean over intervals), and its completion.
+(1 ms), once with what switches report on change. Bytes are those of the messages, beside those of a
+poll of the same values each interval: 8 bytes a value and nothing around it, all classes of all ports;
+and the tuned class alone. The outcome is the run's score (mean over intervals), and its completion.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sglb.watermark.tuner.fabric import Timing
 from sglb.watermark.tuner.session import Options, tune
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "tune"
-SEEDS = 8
+SEEDS = 24
 QUICK_SEEDS = 2
 
 

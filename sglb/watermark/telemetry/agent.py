@@ -42,8 +42,8 @@ class Deadband:
             Field.PEER_PAUSED_NS: 1_000,
         }
     )
-    share: float = 0.2
-    least: int = 4
+    share: float = 0.1
+    least: int = 2
     every: int = 64
 
     @classmethod

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -62,10 +64,9 @@ def test_any_bytes_are_a_message_or_an_error(data: bytes) -> None:
     for start in (b"", b"W\x01\x00", b"W\x01\x01"):
         try:
             message = decode(start + data)
-        except TelemetryError as error:
-            assert "\n" not in str(error)
-        else:
-            assert encode(message) == start + data
+        except TelemetryError:
+            continue
+        assert encode(message) == start + data
 
 
 @given(messages(), st.data())
@@ -73,10 +74,8 @@ def test_a_damaged_message_is_another_or_an_error(message: Message, data: st.Dat
     raw = bytearray(encode(message))
     at = data.draw(st.integers(0, len(raw) - 1))
     raw[at] ^= data.draw(st.integers(1, 255))
-    try:
+    with contextlib.suppress(TelemetryError):
         assert decode(bytes(raw)) != message
-    except TelemetryError:
-        pass
     with pytest.raises(TelemetryError):
         decode(encode(message)[:-1])
 
