@@ -1,4 +1,4 @@
-"""Keys of `workload`: one collective, an arrival process, or flows one by one."""
+"""Keys of `workload`: one collective, an arrival process, flows one by one, or a mix of those."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from sglb.fabric.schema_types import (
     BytesOrNone,
     Count,
     Model,
+    PositiveTime,
     Rate,
     Time,
     exactly_one,
@@ -145,16 +146,20 @@ COLLECTIVES = (
     "moe",
     "permutation",
 )
-WORKLOADS = (*COLLECTIVES, "incast", "arrivals", "flows", "flow_file")
+WORKLOADS = (*COLLECTIVES, "incast", "arrivals", "flows", "flow_file", "mix")
 
 
 class WorkloadBlock(Model):
-    """One collective, an incast, arrivals, or flows; `hosts` limits a collective to some, in order.
+    """One collective, an incast, arrivals, flows, or a mix; `hosts` limits it to some, in order.
 
     A host here is a GPU with its NIC. `gpus_per_host` says how many in a row (of `hosts`, or of all)
     stand in one machine; a GPU's number in it is its rail. What they exchange inside takes time at
     `nvlink_gbps` (3600: NVLink 4, 450 GB/s a direction) and is no flow of the fabric. `rail_aware`
     makes GPUs send to their own rail only, the rest of the way is NVLink's (all-to-all, MoE).
+
+    `mix` is several workloads in one run, each with its own `start_us` and `hosts`; the flows of one
+    do not wait for those of another. `times` with `every_us` starts the same flows anew so often, each
+    time so much later, whether or not those before are complete.
     """
 
     all_to_all: AllToAll | None = None
@@ -170,20 +175,30 @@ class WorkloadBlock(Model):
     arrivals: Arrivals | None = None
     flows: Annotated[list[FlowEntry], Field(min_length=1)] | None = None
     flow_file: FlowFile | None = None
+    mix: Annotated[list[WorkloadBlock], Field(min_length=2)] | None = None
     hosts: Annotated[list[str], Field(min_length=2)] | None = None
     gpus_per_host: Annotated[int, Field(ge=1, le=64)] = 1
     rail_aware: bool = False
     nvlink_gbps: Rate = 3_600.0
     start_us: Time = 0.0
+    times: Annotated[int, Field(ge=1, le=100_000)] = 1
+    every_us: PositiveTime | None = None
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         exactly_one(self, WORKLOADS)
+        if (self.times > 1) != (self.every_us is not None):
+            raise ValueError("times and every_us go together, times from 2 on")
         if self.flows is not None or self.flow_file is not None:
             if self.hosts is not None:
                 raise ValueError("hosts goes with a collective, flows name their own")
             if self.start_us:
                 raise ValueError("start_us goes with a collective, each flow has its own")
+        if self.mix is not None:
+            if self.hosts is not None or self.start_us:
+                raise ValueError("hosts and start_us go with the parts of a mix")
+            if any(part.mix is not None for part in self.mix):
+                raise ValueError("a mix can't be part of a mix")
         if self.rail_aware and self.kind not in ("all_to_all", "moe"):
             raise ValueError("rail_aware goes with all_to_all or moe")
         machines = ("all_to_all", "moe", "hierarchical_all_reduce")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sglb.switch.clock import PS_PER_S
 
@@ -131,6 +131,44 @@ def incast(to: int, senders: Sequence[int], size_bytes: int, start_ps: int = 0) 
     return Workload(
         "incast", tuple(Flow(n, s, to, size_bytes, start_ps) for n, s in enumerate(senders))
     )
+
+
+def mixed(parts: Sequence[Workload]) -> Workload:
+    """Several workloads in one run, each at its own times. Raises `WorkloadError` for too many flows.
+
+    Flows keep the order of the parts; there is no bus bandwidth.
+    """
+    flows: list[Flow] = []
+    for part in parts:
+        base = len(flows)
+        shifted: dict[int, tuple[int, ...]] = {}
+        for flow in part.flows:
+            # Flows that share a tuple share a gate; they still do.
+            after = shifted.setdefault(id(flow.after), tuple(base + n for n in flow.after))
+            flows.append(replace(flow, id=base + flow.id, after=after))
+    if len(flows) > MAX_FLOWS:
+        raise WorkloadError(f"{len(flows)} flows are more than {MAX_FLOWS}")
+    start_ps = min(part.start_ps for part in parts)
+    return Workload(
+        "mix",
+        tuple(flows),
+        lead_ps=min(flow.start_ps for flow in flows) - start_ps,
+        tail_ps=max(part.tail_ps for part in parts),
+    )
+
+
+def repeated(once: Workload, times: int, every_ps: int) -> Workload:
+    """The same flows `times` over, each time `every_ps` later. Raises `WorkloadError` for too many."""
+    if times * len(once.flows) > MAX_FLOWS:
+        raise WorkloadError(f"{times} times {len(once.flows)} flows are more than {MAX_FLOWS}")
+    rounds = (
+        replace(
+            once,
+            flows=tuple(replace(f, start_ps=f.start_ps + n * every_ps) for f in once.flows),
+        )
+        for n in range(times)
+    )
+    return replace(mixed(list(rounds)), name=once.name)
 
 
 def permutation(

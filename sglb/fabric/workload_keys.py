@@ -26,16 +26,29 @@ class WorkloadKeys:
         topology: Topology,
         problems: Problems,
         rng: Callable[[str], random.Random],
+        path: KeyPath = ("workload",),
     ) -> None:
         self._block = block
         self._topology = topology
         self._problems = problems
         self._rng = rng
+        self._path = path
         self._start_ps = us_to_ps(block.start_us)
 
     def build(self) -> Workload | None:
         """The workload, None when something is wrong with it. Raises `SourceError` for a flow file."""
+        once = self._once()
+        every_us = self._block.every_us
+        if once is None or every_us is None:
+            return once
+        with self._problems.blame(self._path):
+            return workload.repeated(once, self._block.times, us_to_ps(every_us))
+        return None
+
+    def _once(self) -> Workload | None:
         block = self._block
+        if block.mix is not None:
+            return self._mix(block.mix)
         if block.flows is not None:
             return self._flow_list(block.flows)
         if block.flow_file is not None:
@@ -44,12 +57,29 @@ class WorkloadKeys:
         hosts = self._hosts()
         if len(self._problems.found) > before:
             return None
-        with self._problems.blame(("workload",)):
+        with self._problems.blame(self._path):
             if block.incast is not None:
                 return self._incast(block.incast, hosts)
             if block.arrivals is not None:
                 return self._arrivals(block.arrivals, hosts)
             return self._collective(hosts)
+        return None
+
+    def _mix(self, parts: list[WorkloadBlock]) -> Workload | None:
+        made = []
+        for i, part in enumerate(parts):
+            # Parts of one kind must not draw the same.
+            def rng(purpose: str, i: int = i) -> random.Random:
+                return self._rng(f"{purpose}/{i}")
+
+            path = (*self._path, "mix", i)
+            found = WorkloadKeys(part, self._topology, self._problems, rng, path).build()
+            if found is not None:
+                made.append(found)
+        if len(made) < len(parts):
+            return None
+        with self._problems.blame((*self._path, "mix")):
+            return workload.mixed(made)
         return None
 
     def _hosts(self) -> list[int]:
@@ -58,7 +88,7 @@ class WorkloadKeys:
             return [h.id for h in self._topology.hosts]
         found = []
         for i, name in enumerate(names):
-            with self._problems.blame(("workload", "hosts", i)):
+            with self._problems.blame((*self._path, "hosts", i)):
                 found.append(self._topology.host(name).id)
         return found
 
@@ -91,7 +121,7 @@ class WorkloadKeys:
         return collectives.ring_all_reduce(hosts, block.ring_all_reduce.bytes, at)
 
     def _incast(self, block: Incast, hosts: list[int]) -> Workload | None:
-        path: KeyPath = ("workload", "incast")
+        path: KeyPath = (*self._path, "incast")
         before = len(self._problems.found)
         blame = self._problems.blame
         to, senders = 0, []
@@ -128,11 +158,11 @@ class WorkloadKeys:
         for i, entry in enumerate(entries):
             ends = []
             for key, name in (("src", entry.src), ("dst", entry.dst)):
-                with self._problems.blame(("workload", "flows", i, key)):
+                with self._problems.blame((*self._path, "flows", i, key)):
                     ends.append(self._topology.host(name).id)
             if entry.src == entry.dst:
                 what = f"is {entry.dst}, the same as src"
-                self._problems.bad(("workload", "flows", i, "dst"), what)
+                self._problems.bad((*self._path, "flows", i, "dst"), what)
             elif len(ends) == 2:
                 flows.append((ends[0], ends[1], entry.bytes, us_to_ps(entry.start_us)))
         return None if len(flows) < len(entries) else workload.flow_list(flows)
@@ -142,7 +172,7 @@ class WorkloadKeys:
         lines = flow_file.read_flow_file(path)
         first_ps = min(flow.start_ps for flow in lines)
         host = _numbered_hosts(self._topology)
-        with self._problems.blame(("workload", "flow_file")):
+        with self._problems.blame((*self._path, "flow_file")):
             flows = []
             for n, flow in enumerate(lines, 1):
                 if flow.src == flow.dst:

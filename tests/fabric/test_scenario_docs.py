@@ -25,7 +25,8 @@ def _keys(model: type[BaseModel]) -> Iterator[str]:
     for name, info in model.model_fields.items():
         yield info.alias or name
         for inner in _models(info.annotation):
-            yield from _keys(inner)
+            if inner is not model:  # a mix is made of workloads
+                yield from _keys(inner)
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:

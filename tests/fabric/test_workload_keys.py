@@ -211,3 +211,66 @@ def test_a_key_that_takes_words_or_numbers_is_told_of_once() -> None:
         "f: workload.arrivals.sizes: must be one of web_search, fb_hdp or a list of points, "
         "got 'websearch'; did you mean web_search?"
     )
+
+
+def _flows(scenario: Scenario) -> list[tuple[int, int, int, int, tuple[int, ...]]]:
+    return [
+        (f.src, f.dst, f.size_bytes, f.start_ps, tuple(f.after)) for f in scenario.workload.flows
+    ]
+
+
+def test_a_mix_has_the_flows_of_all_and_each_waits_for_its_own() -> None:
+    found = _load(
+        {
+            "mix": [
+                {"flows": [{"src": "h0", "dst": "h1", "bytes": 5, "start_us": 4}]},
+                {"broadcast": {"bytes": 3, "chunk_bytes": 3}, "hosts": ["h1", "h2", "h3"]},
+            ]
+        }
+    )
+    assert _flows(found) == [
+        (5, 6, 5, 4_000_000, ()),
+        (6, 7, 3, 0, ()),
+        (7, 8, 3, 0, (1,)),
+    ]
+    assert found.workload.start_ps == 0
+
+
+def test_times_starts_the_same_flows_anew() -> None:
+    block = {"incast": {"to": "h3", "from": ["h0", "h1"], "bytes": 7}, "start_us": 1}
+    found = _load(block | {"times": 3, "every_us": 10})
+    assert [(f.src, f.start_ps) for f in found.workload.flows] == [
+        (host, at * 1_000_000) for at in (1, 11, 21) for host in (5, 6)
+    ]
+    assert found.workload.name == "incast"
+
+
+def test_parts_of_one_kind_do_not_draw_the_same() -> None:
+    part = {"arrivals": {"load": 0.5, "sizes": "fb_hdp", "duration_us": 90}}
+    flows = _load({"mix": [part, part]}).workload.flows
+    first = len(_load({"mix": [part, {"permutation": {"bytes": 1}}]}).workload.flows) - 4
+    assert [f.start_ps for f in flows[:first]] != [f.start_ps for f in flows[first:]]
+
+
+@pytest.mark.parametrize(
+    ("block", "text"),
+    [
+        ({"mix": [{"incast": {"to": "h9", "fan_in": 1, "bytes": 1}}] * 2}, r"mix\[0\].incast.to"),
+        ({"mix": [{"permutation": {"bytes": 1}}] * 2, "start_us": 3}, "parts of a mix"),
+        ({"mix": [{"permutation": {"bytes": 1}}]}, "at least 2"),
+        ({"mix": [{"mix": [{"permutation": {"bytes": 1}}] * 2}] * 2}, "part of a mix"),
+        ({"permutation": {"bytes": 1}, "times": 2}, "go together"),
+        ({"permutation": {"bytes": 1}, "every_us": 2}, "go together"),
+        (
+            {"all_to_all": {"bytes_per_pair": 1}, "times": 100_000, "every_us": 2}
+            | {"hosts": ["h0", "h1", "h2", "h3"]},
+            None,
+        ),
+    ],
+)
+def test_what_is_no_mix(block: dict[str, Any], text: str | None) -> None:
+    if text is None:
+        block = {"mix": [block] * 2}
+        text = "more than"
+    with pytest.raises(SourceError, match=text):
+        _load(block)
