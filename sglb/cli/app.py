@@ -1,42 +1,108 @@
-"""The commands and their options."""
+"""The commands, each of which is imported when it is asked for: that takes a second for most."""
 
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
-from pathlib import Path
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from typer.core import TyperGroup
 
-from sglb.cli import files
-from sglb.cli.arguments import Define, Include
-from sglb.cli.collective import collective_app
-from sglb.cli.control import control_command
 from sglb.cli.entry import Interrupted, raise_on_signals
-from sglb.cli.errors import INCOMPLETE, UserError, tell
-from sglb.cli.fluid import fluid_command
-from sglb.cli.lab import export_command, load_command
-from sglb.cli.progress import RunProgress
-from sglb.cli.savings import savings_command
-from sglb.cli.serving import switch_command
-from sglb.cli.sonic import sonic_app
-from sglb.cli.table import FILE_WIDTH, show
-from sglb.cli.tune import tune_command
-from sglb.cli.tutorial import tutorial_command
-from sglb.fabric.packet_trace import TraceRequest
-from sglb.fabric.report import RunReport
-from sglb.fabric.run import LiveOptions, RunInterrupted, run, versions
-from sglb.p4.print_ir import print_ir
+from sglb.cli.errors import tell
+from sglb.versions import versions
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """Where a command, or a group of them, is, and its line in the list of commands."""
+
+    module: str
+    name: str
+    line: str
+    no_args_is_help: bool = True
+
+    def load(self, called: str) -> Any:
+        """The command."""
+        found = getattr(import_module(self.module), self.name)
+        if isinstance(found, typer.Typer):
+            return typer.main.get_group(found)
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        alone.command(called, no_args_is_help=self.no_args_is_help)(found)
+        return typer.main.get_command(alone)
+
+
+COMMANDS = {
+    "run": _Entry("sglb.cli.run", "run_command", "Run a scenario under each policy and compare."),
+    "compile": _Entry("sglb.cli.compiling", "compile_command", "Compile a P4 program."),
+    "check": _Entry("sglb.cli.compiling", "check_command", "Check scenarios and P4 programs."),
+    "switch": _Entry("sglb.cli.serving", "switch_command", "Run a switch with P4Runtime.", False),
+    "export": _Entry("sglb.cli.lab", "export_command", "Write a fabric as tutorial files."),
+    "load": _Entry("sglb.cli.lab", "load_command", "Load a program and entries into a switch."),
+    "tutorial": _Entry(
+        "sglb.cli.tutorial", "tutorial_command", "Run a P4 tutorial exercise in Mininet.", False
+    ),
+    "control": _Entry("sglb.cli.control", "control_command", "Control a fabric of switches."),
+    "savings": _Entry(
+        "sglb.cli.savings", "savings_command", "GPU-hours that network failover saves.", False
+    ),
+    "fluid": _Entry("sglb.cli.fluid", "fluid_command", "Fluid model of DCQCN, ECN and PFC.", False),
+    "tune": _Entry("sglb.cli.tune", "tune_command", "Tune buffer watermarks while traffic runs."),
+    "collective": _Entry(
+        "sglb.cli.collective", "collective_app", "What running reccl process groups say."
+    ),
+    "sonic": _Entry("sglb.cli.sonic", "sonic_app", "Watermarks of SONiC switches, through Redis."),
+    "version": _Entry("sglb.cli.app", "version_command", "Versions of sglb and its parts.", False),
+}
+
+
+class _Lazy(MutableMapping[str, Any]):
+    """Commands by name, as the library looks them up."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            self._loaded[name] = COMMANDS[name].load(name)
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._loaded[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
 
 
 class _Commands(TyperGroup):
     """The commands; what Ctrl-C does to one of them is ours to tell, not the library's."""
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings | {"commands": None})
+        self.commands = _Lazy()
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the library's
+        return list(COMMANDS)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.line) for name, entry in COMMANDS.items()])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        found = super().resolve_command(ctx, args)
+        raise_on_signals()  # not before its modules are imported
+        return found
+
     def invoke(self, ctx: Any) -> Any:
-        raise_on_signals()
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -51,8 +117,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help=(
-        "Global load balancing for AI fabrics. Runs P4 programs in simulated fabrics and in "
-        "switches of its own.\n\n--debug, anywhere, shows the trace of an error."
+        "Keeps AI training fast on a faulty, congested Ethernet fabric: P4 switches that balance load "
+        "by whole paths (simulated, or on real packets), collectives that survive the network, "
+        "watermarks that fit the traffic.\n\n--debug, anywhere, shows the trace of an error."
     ),
 )
 
@@ -62,21 +129,6 @@ def _version(wanted: bool) -> None:
         found = versions()
         typer.echo(f"sglb {found['sglb']} (Python {found['python']})")
         raise typer.Exit
-
-
-class EngineChoice(StrEnum):
-    """What runs the switches and hosts of a scenario."""
-
-    NATIVE = "native"
-    REFERENCE = "reference"
-
-
-class OnChoice(StrEnum):
-    """Where a scenario runs."""
-
-    SIM = "sim"
-    LIVE = "live"
-    BMV2 = "bmv2"
 
 
 @app.callback()
@@ -91,200 +143,6 @@ def options(
     """Options that stand before a command."""
 
 
-@app.command("run", no_args_is_help=True)
-def run_command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario in YAML.")],
-    policy: Annotated[
-        list[str] | None,
-        typer.Option("--policy", "-p", metavar="NAME", help="Run only this one; repeatable."),
-    ] = None,
-    json_file: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="FILE", help="Write every number to FILE (- for stdout)."),
-    ] = None,
-    program: Annotated[
-        Path | None,
-        typer.Option("--program", metavar="P4", help="Run this program in every switch."),
-    ] = None,
-    control_plane: Annotated[
-        str,
-        typer.Option("--control-plane", metavar="NAME", help="Who fills the switches' tables."),
-    ] = "default",
-    trace: Annotated[
-        bool,
-        typer.Option(
-            "--trace",
-            help="Follow the first packet that takes another path because of the first cut, "
-            "under the last policy.",
-        ),
-    ] = False,
-    trace_packet: Annotated[
-        str | None,
-        typer.Option(
-            "--trace-packet", metavar="SRC:DST:N", help="Follow this data packet instead."
-        ),
-    ] = None,
-    trace_all: Annotated[
-        bool, typer.Option("--trace-all", help="Follow it through every assignment.")
-    ] = False,
-    jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", "-j", min=1, metavar="N", help="Policies at a time [one a CPU]."),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", help="Instead of the scenario's seed.")
-    ] = None,
-    on: Annotated[
-        OnChoice,
-        typer.Option(
-            "--on",
-            help="sim: virtual time; live: switches, agents and controllers as processes over veth "
-            "(needs root); bmv2: as live, with simple_switch_grpc.",
-        ),
-    ] = OnChoice.SIM,
-    rate_scale: Annotated[
-        int | None,
-        typer.Option(
-            "--rate-scale",
-            min=1,
-            metavar="N",
-            help="With --on live: divide rates by N [as far as one machine can follow].",
-        ),
-    ] = None,
-    logs: Annotated[
-        Path | None,
-        typer.Option(
-            "--logs", metavar="DIR", help="With --on live: keep the logs of all processes in DIR."
-        ),
-    ] = None,
-    engine: Annotated[
-        EngineChoice | None,
-        typer.Option("--engine", help="Instead of the scenario's engine."),
-    ] = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No table and no progress bar.")
-    ] = False,
-) -> None:
-    """Run a scenario under each policy and compare what happened to the packets.
-
-    Ends with 0 when every policy completed, with 3 when one did not, with 1 for a mistake in a file
-    or an option, with 130 when interrupted (143 by SIGTERM): then what is known by then is shown.
-    """
-    scenario = files.scenario(file, seed, None if engine is None else engine.value)
-    request = None
-    if trace_packet is not None:
-        request = TraceRequest.parse(trace_packet, trace_all)
-    elif trace or trace_all:
-        request = TraceRequest(every_step=trace_all)
-    with files.output(json_file) as write, RunProgress(quiet) as progress:
-        try:
-            report = run(
-                scenario,
-                policies=policy,
-                program=None if program is None else files.program(program),
-                control_plane=control_plane,
-                jobs=jobs,
-                trace=request,
-                progress=progress,
-                on=on.value,
-                live=LiveOptions(rate_scale, logs),
-            )
-        except RunInterrupted as stopped:
-            report = stopped.report
-        write(report.to_json())
-    if report.policies and not quiet:
-        show(scenario, report, _console(on_stderr=str(json_file) == "-"))
-    _show_trace(report, named=trace_packet is not None)
-    if report.interrupted:
-        wanted = len(set(policy or scenario.policies))
-        finished = sum(not found.interrupted for found in report.policies.values())
-        raise Interrupted(f"{finished} of {wanted} policies had finished")
-    if not report.completed:
-        raise typer.Exit(INCOMPLETE)
-
-
-def _console(on_stderr: bool) -> Console:
-    console = Console(stderr=on_stderr)
-    if not console.is_terminal:
-        console.width = FILE_WIDTH
-    return console
-
-
-def _show_trace(report: RunReport, named: bool) -> None:
-    for found in report.policies.values():
-        if found.trace is None:
-            continue
-        if named and not found.trace.hops:
-            raise UserError(f"policy {found.policy}: {found.trace.why}")
-        typer.echo(f"\nOne packet's way under {found.trace.text}")
-
-
-@app.command("compile", no_args_is_help=True)
-def compile_command(
-    program: Annotated[Path, typer.Argument(metavar="PROGRAM.p4", help="A v1model program.")],
-    include: Include = None,
-    define: Define = None,
-    p4info: Annotated[
-        Path | None,
-        typer.Option("--p4info", metavar="FILE", help="Write P4Info as protobuf text."),
-    ] = None,
-    entries: Annotated[
-        Path | None,
-        typer.Option("--entries", metavar="FILE", help="Write the program's own table entries."),
-    ] = None,
-    show_ir: Annotated[
-        bool, typer.Option("--print-ir", help="Print the intermediate representation.")
-    ] = False,
-) -> None:
-    """Compile a P4 program; FILE may be - for standard output.
-
-    Without any output, tells what is in the program.
-    """
-    compiled = files.program(program, include, define)
-    with files.output(p4info) as write:
-        write(files.p4info_text(compiled))
-    with files.output(entries) as write:
-        write(files.entries_text(compiled))
-    if show_ir:
-        typer.echo(print_ir(compiled.ir), nl=False)
-    elif p4info is None and entries is None:
-        typer.echo(f"{program}: OK: {files.summary(compiled)}")
-
-
-@app.command("check", no_args_is_help=True)
-def check_command(
-    paths: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Scenarios (.yaml), programs (.p4).")
-    ],
-    include: Include = None,
-    define: Define = None,
-) -> None:
-    """Check scenarios and P4 programs; tell every mistake."""
-    failed = 0
-    for path in paths:
-        try:
-            files.check(path, include, define)
-        except Exception as error:
-            failed = max(failed, tell(error, debug=False))
-        else:
-            typer.echo(f"{path}: OK")
-    if failed:
-        raise typer.Exit(failed)
-
-
-app.command("switch")(switch_command)
-app.command("export", no_args_is_help=True)(export_command)
-app.command("load", no_args_is_help=True)(load_command)
-app.command("tutorial")(tutorial_command)
-app.command("control", no_args_is_help=True)(control_command)
-app.command("savings")(savings_command)
-app.command("fluid")(fluid_command)
-app.command("tune", no_args_is_help=True)(tune_command)
-app.add_typer(collective_app)
-app.add_typer(sonic_app)
-
-
-@app.command("version")
 def version_command() -> None:
     """Print the versions of sglb and of what it stands on."""
     for name, number in versions().items():

@@ -6,23 +6,6 @@ import traceback
 
 import typer
 
-from sglb.collective.savings import SettingsError
-from sglb.fabric.bounds import BoundError
-from sglb.fabric.control import ControlPlaneNotFoundError
-from sglb.fabric.live.errors import LiveError
-from sglb.fabric.packet_trace import TraceRequestError
-from sglb.fabric.run import UnknownPolicyError
-from sglb.fabric.workers import WorkerError
-from sglb.fabric.yaml_source import SourceError
-from sglb.p4.source import P4Errors
-from sglb.switch.errors import SwitchError
-from sglb.switch.p4runtime.status import P4RuntimeError
-from sglb.switch.pcap import PcapError
-from sglb.switch.runtime_file import RuntimeFileError
-from sglb.syncmesh.key_file import KeyFileError
-from sglb.watermark.errors import WatermarkError
-from sglb.watermark.sonic.errors import SonicError
-
 #: Exit statuses, beside 2 for a command line that makes no sense.
 FAILED = 1
 INCOMPLETE = 3
@@ -33,30 +16,44 @@ class UserError(Exception):
     """A mistake in what the user asked for; the text says it all."""
 
 
-#: Errors that name file and line; no word needs to stand before them.
-_PLACED = (P4Errors, RuntimeFileError, SettingsError, SourceError)
-_PLAIN = (
-    BoundError,
-    ControlPlaneNotFoundError,
-    KeyFileError,
-    LiveError,
-    P4RuntimeError,
-    PcapError,
-    SonicError,
-    SwitchError,
-    TraceRequestError,
-    UnknownPolicyError,
-    UserError,
-    WatermarkError,
-    WorkerError,
+#: Errors that name file and line; no word needs to stand before them. By name, as importing all that
+#: could fail takes longer than most commands.
+PLACED = frozenset(
+    {
+        "sglb.collective.savings.settings.SettingsError",
+        "sglb.fabric.yaml_source.SourceError",
+        "sglb.p4.source.P4Errors",
+        "sglb.switch.runtime_file.RuntimeFileError",
+    }
 )
+PLAIN = frozenset(
+    {
+        "sglb.cli.errors.UserError",
+        "sglb.fabric.bounds.BoundError",
+        "sglb.fabric.control.ControlPlaneNotFoundError",
+        "sglb.fabric.live.errors.LiveError",
+        "sglb.fabric.packet_trace.TraceRequestError",
+        "sglb.fabric.run.UnknownPolicyError",
+        "sglb.fabric.workers.WorkerError",
+        "sglb.switch.errors.SwitchError",
+        "sglb.switch.p4runtime.status.P4RuntimeError",
+        "sglb.switch.pcap.PcapError",
+        "sglb.syncmesh.key_file.KeyFileError",
+        "sglb.watermark.errors.WatermarkError",
+        "sglb.watermark.sonic.errors.SonicError",
+    }
+)
+
+
+def _is_one(error: Exception, kinds: frozenset[str]) -> bool:
+    return any(f"{kind.__module__}.{kind.__qualname__}" in kinds for kind in type(error).__mro__)
 
 
 def _text(error: Exception) -> str | None:
     """The error as a user is told it; None when it is none of theirs."""
-    if isinstance(error, _PLACED):
+    if _is_one(error, PLACED):
         return str(error)
-    if isinstance(error, _PLAIN):
+    if _is_one(error, PLAIN):
         return f"error: {error}"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
@@ -67,7 +64,9 @@ def _text(error: Exception) -> str | None:
 def tell(error: Exception, debug: bool) -> int:
     """Tell an error on standard error; the exit status for it."""
     if debug:
-        details = error.details if isinstance(error, WorkerError) else ""
+        # A worker's own trace says more than where it was told of.
+        details = getattr(error, "details", None)
+        details = details if isinstance(details, str) else ""
         typer.echo(details or traceback.format_exc(), err=True)
     text = _text(error)
     status = FAILED

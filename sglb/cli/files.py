@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
-from finsy import P4Schema
 from finsy.proto import p4r
 from google.protobuf import text_format
 
 from sglb.cli.errors import UserError
-from sglb.fabric import cut_off
-from sglb.fabric import scenario as scenarios
-from sglb.fabric.scenario import Scenario
-from sglb.fabric.yaml_source import Source, SourceError, read_file
 from sglb.p4.compiler import CompiledProgram, compile  # noqa: A004 - the documented name
 from sglb.p4.ir import InstanceKind
-from sglb.switch import commands_file, runtime_file
+
+# Functions import what not every command has to wait for.
+if TYPE_CHECKING:
+    from finsy import P4Schema
+
+    from sglb.fabric.scenario import Scenario
+    from sglb.fabric.yaml_source import Source
 
 
 def scenario(path: Path, seed: int | None = None, engine: str | None = None) -> Scenario:
@@ -26,6 +28,9 @@ def scenario(path: Path, seed: int | None = None, engine: str | None = None) -> 
 
     Raises `SourceError`, `UserError` for the seed.
     """
+    from sglb.fabric import cut_off
+    from sglb.fabric.yaml_source import SourceError, read_file
+
     source = read_file(path)
     if seed is not None:
         source.data["seed"] = seed
@@ -41,6 +46,9 @@ def scenario(path: Path, seed: int | None = None, engine: str | None = None) -> 
 
 
 def _checked(source: Source, seed: int | None) -> Scenario:
+    from sglb.fabric import scenario as scenarios
+    from sglb.fabric.yaml_source import SourceError
+
     try:
         return scenarios.check(source)
     except SourceError as error:
@@ -78,6 +86,8 @@ def entries(path: Path, schema: P4Schema) -> list[p4r.Update]:
 
     Raises `RuntimeFileError`.
     """
+    from sglb.switch import commands_file, runtime_file
+
     read = commands_file.read if path.suffix == ".txt" else runtime_file.read
     return read(path, schema)
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
@@ -23,13 +21,12 @@ from sglb.fabric.simulation import transport_config
 from sglb.fabric.topology import closest
 from sglb.fabric.workers import JobsInterrupted, run_jobs
 from sglb.p4.compiler import CompiledProgram, compile  # noqa: A004 - the documented name
+from sglb.versions import versions
 
 #: What runs the switches: virtual time, embedded switches on veth, or BMv2 on veth.
 Target = Literal["sim", "live", "bmv2"]
 #: `progress(policy, advance)`: how far one policy's run has come.
 Progress = Callable[[str, Advance], None]
-
-_STANDS_ON = ("finsy", "llvmlite", "networkx", "numpy", "protobuf", "pydantic")
 
 
 class RunInterrupted(KeyboardInterrupt):
@@ -209,12 +206,6 @@ def _program(program: CompiledProgram | str | Path | None) -> CompiledProgram:
 
 def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def versions() -> dict[str, str]:
-    """Versions of sglb and of what decides its results, by name."""
-    found = {name: version(name) for name in ("sglb", *_STANDS_ON)}
-    return found | {"python": platform.python_version()}
 
 
 def _report(

@@ -138,7 +138,7 @@ class AtImport:
         if name == "sglb.fabric.run":
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, AtImport())
-main(["version"])
+main(["run", "--help"])
 """
 
 
