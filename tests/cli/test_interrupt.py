@@ -164,4 +164,4 @@ def test_a_process_that_is_to_ignore_sigint_does() -> None:
     code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + SIGINT_AT_IMPORT
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.returncode == 0
-    assert found.stdout.startswith("sglb ")
+    assert found.stdout.startswith("Usage: ")
