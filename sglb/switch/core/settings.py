@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
@@ -131,6 +132,7 @@ def write_settings(world: World, node: int, record: int, settings: TrafficSettin
         for word, value in one.words().items():
             w[place + word] = value
         masks |= one.strict << number | (one.watchdog_ps > 0) << m.CLASSES + number
+        masks |= one.lossless << 2 * m.CLASSES + number
     w[node_record + m.N_CLASSES] = masks
     recount(world, node)
 
@@ -145,6 +147,26 @@ def set_headroom(world: World, port: int, cls: int, headroom_bytes: int) -> None
     if not 0 <= headroom_bytes <= _LARGEST:
         raise ConfigError(f"headroom must be 0 to 2^40 bytes, got {headroom_bytes}")
     world.w[group_at(world, port, cls) + m.G_ROOM] = headroom_bytes
+
+
+def retune_headroom(
+    world: World, node: int, ports: Sequence[int], cls: int, headroom_bytes: int
+) -> None:
+    """Changes a class's headroom on a running node's ports; the shared pool gives or takes the rest.
+
+    Raises `ConfigError` when the pool can't give so much.
+    """
+    groups = [group_at(world, port, cls) for port in ports]
+    record = node_at(world, node)
+    before = sum(int(world.w[group + m.G_ROOM]) for group in groups)
+    pool = int(world.w[record + m.N_SHARED_BYTES]) - (headroom_bytes * len(ports) - before)
+    if pool <= 0:
+        raise ConfigError(
+            f"headroom of {headroom_bytes} bytes for each of {len(ports)} ports leaves no shared pool"
+        )
+    for port in ports:
+        set_headroom(world, port, cls, headroom_bytes)
+    world.w[record + m.N_SHARED_BYTES] = pool
 
 
 def set_response(world: World, port: int, quanta: int) -> None:

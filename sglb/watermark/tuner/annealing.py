@@ -8,7 +8,12 @@ from there. T falls by a factor of 10 in 9 levels, as Paraleon's does (ICNP 2024
 scores of neighbouring places differ by a hundredth or so.
 
 Every step moves one or two parameters by one level, to a place that the space's rules allow; headroom
-is never changed, so no setting that is tried can lose lossless traffic for want of it.
+is never changed, so no setting that is tried can lose lossless traffic for want of it. A place that lost
+some all the same is never entered again.
+
+With a fluid model's prior a search first leaps to the places of which most is expected, and steps are
+drawn by what is expected of them (`sglb.watermark.tuner.guess`). What a search has found is kept: when
+its traffic comes back, so does its best place, without a search.
 """
 
 from __future__ import annotations
@@ -16,17 +21,22 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import product
 from typing import Final
 
 from sglb.watermark.errors import WatermarkError
 from sglb.watermark.objective import Weights
 from sglb.watermark.space import Place, SearchSpace
+from sglb.watermark.tuner.guess import Guess, softmax_pick
 from sglb.watermark.tuner.observation import Observation
+from sglb.watermark.tuner.prior import Prior
 
 _FIXED: Final = frozenset({"headroom_bytes"})
 _TRIES: Final = 64
+#: Standard deviations of a guess that count as hope.
+_CURIOUS: Final = 0.5
 #: Where steps should lead when peers are paused, queues are deep, or links run empty.
 _PAUSED: Final = {"kmin_bytes": -1, "kmax_bytes": -1, "pmax": 1, "dynamic_th": 1}
 _DEEP: Final = {"kmin_bytes": -1, "kmax_bytes": -1, "pmax": 1}
@@ -44,7 +54,9 @@ class Schedule:
         bias: the largest chance that a step goes where the observation points; it falls as such
             steps fail (an average over about ten).
         change: a new search begins when fan-in or load has changed by this factor, or the score has
-            fallen by `hurt`, in `confirm` intervals in a row.
+            fallen by `hurt`, in `confirm` intervals in a row; at once when it was `leap` times.
+        leaps: with a prior, so many tries of a search go to any place; at most a third of all tries.
+        same: traffic whose fan-in and load differ by less than this factor is known again.
     """
 
     first_temperature: float = 0.02
@@ -55,6 +67,9 @@ class Schedule:
     bias: float = 0.7
     change: float = 1.5
     confirm: int = 2
+    leap: float = 3.0
+    leaps: int = 4
+    same: float = 1.25
 
     def __post_init__(self) -> None:
         if not 0 < self.last_temperature <= self.first_temperature:
@@ -65,6 +80,17 @@ class Schedule:
             raise WatermarkError("tries and confirm must be at least 1")
         if self.hurt <= 0 or self.change <= 1 or not 0 <= self.bias <= 1:
             raise WatermarkError("hurt must be above 0, change above 1, bias from 0 to 1")
+        if self.leap <= 1 or self.same <= 1 or self.leaps < 0:
+            raise WatermarkError("leap and same must be above 1, leaps 0 or more")
+
+    @property
+    def intervals(self) -> int:
+        """Of a search that nothing interrupts: the first setting's, and the tries."""
+        levels, temperature = 0, self.first_temperature
+        while temperature >= self.last_temperature:
+            levels += 1
+            temperature *= self.cooling
+        return 1 + levels * self.tries
 
 
 class Phase(StrEnum):
@@ -88,6 +114,26 @@ class Step:
     accepted: bool
 
 
+@dataclass(slots=True, eq=False)
+class _Search:
+    """What one search has found out, and of what traffic."""
+
+    guess: Guess
+    scores: dict[Place, tuple[float, int]] = field(default_factory=dict)
+    seen: Observation | None = None
+
+    def know(self, place: Place, score: float, seen: Observation) -> None:
+        total, count = self.scores.get(place, (0.0, 0))
+        self.scores[place] = (total + score, count + 1)
+        self.guess.learn(place, score, seen)
+        if self.seen is None:
+            self.seen = seen
+
+    def mean(self, place: Place) -> float:
+        total, count = self.scores[place]
+        return total / count
+
+
 class Annealer:
     """See the module. The same observations and seed give the same steps."""
 
@@ -98,6 +144,7 @@ class Annealer:
         rng: random.Random,
         weights: Weights | None = None,
         schedule: Schedule | None = None,
+        prior: Prior | None = None,
     ) -> None:
         why = space.why_not(start)
         if why is not None:
@@ -106,13 +153,17 @@ class Annealer:
         self._rng = rng
         self._weights = weights or Weights()
         self._schedule = schedule or Schedule()
+        self._prior = prior
         self.place = start
         self.steps: list[Step] = []
         self.searches = 0
+        self.recalled = 0
+        self._known: list[_Search] = []
+        self._lossy: set[Place] = set()
+        self._odd: list[tuple[float, Observation]] = []
         self._trust = 0.5
         self._led = False
         self._hurt = False
-        self._seen: Observation | None = None
         self._begin(start)
 
     def observed(self, seen: Observation) -> Place:
@@ -120,30 +171,45 @@ class Annealer:
         if seen.idle:
             return self.place
         score = seen.score(self._weights)
+        if seen.lost_packets:
+            self._lossy.add(self.place)
         phase, temperature, accepted = self._phase, self._temperature, True
-        match phase:
-            case Phase.BASELINE:
-                self._know(self.place, score)
-                self._seen = seen
-                following = self._propose(seen)
-            case Phase.SEARCH:
-                accepted = self._judge(score)
-                following = self._after_try(accepted, seen)
-            case Phase.RESTORE:
-                self._know(self._current, score)
-                following = self._propose(seen)
-            case Phase.HOLD:
-                following = self._watch(score, seen)
+        if phase is not Phase.HOLD and self._other(seen):
+            accepted = False
+            following = self._strange(score, seen)
+        else:
+            if phase is not Phase.HOLD:
+                self._odd = []
+            match phase:
+                case Phase.BASELINE:
+                    self._search.know(self.place, score, seen)
+                    following = self._propose(seen)
+                case Phase.SEARCH:
+                    accepted = self._judge(score, seen)
+                    following = self._after_try(accepted, seen)
+                case Phase.RESTORE:
+                    self._search.know(self._current, score, seen)
+                    following = self._propose(seen)
+                case Phase.HOLD:
+                    following = self._watch(score, seen)
         self.steps.append(Step(len(self.steps), self.place, phase, score, temperature, accepted))
         self.place = following
         return following
 
     @property
     def best(self) -> Place:
-        """The place with the best mean score of this search; the start before any is known."""
-        if not self._scores:
+        """The place of this search of which most is to be expected; the start before any is known.
+
+        That is the best mean score without a prior; with one, what is measured and what neighbours and
+        the model say count together, so that a lucky interval is not taken for a good place.
+        """
+        places = [place for place in self._search.scores if place not in self._lossy]
+        if not places:
             return self._current
-        return max(self._scores, key=lambda place: self._mean(place))
+        if self._prior is None:
+            return max(places, key=self._search.mean)
+        mean, _ = self._search.guess.expect(places)
+        return places[int(mean.argmax())]
 
     # --- a search ---
 
@@ -153,24 +219,16 @@ class Annealer:
         self._temperature = self._schedule.first_temperature
         self._current = start
         self._tried = 0
-        self._scores: dict[Place, tuple[float, int]] = {}
+        self._search = _Search(Guess(self._prior, self._weights))
         self._reference = 0.0
-        self._odd = 0
-        self._seen = None
+        self._odd = []
 
-    def _know(self, place: Place, score: float) -> None:
-        total, count = self._scores.get(place, (0.0, 0))
-        self._scores[place] = (total + score, count + 1)
-
-    def _mean(self, place: Place) -> float:
-        total, count = self._scores[place]
-        return total / count
-
-    def _judge(self, score: float) -> bool:
+    def _judge(self, score: float, seen: Observation) -> bool:
         """Whether the place that was tried becomes the current one."""
-        loss = self._mean(self._current) - score
-        self._know(self.place, score)
+        loss = self._search.mean(self._current) - score
+        self._search.know(self.place, score, seen)
         accepted = loss <= 0 or self._rng.random() < math.exp(-loss / self._temperature)
+        accepted = accepted and self.place not in self._lossy
         if self._led:
             self._trust += 0.1 * ((loss <= 0) - self._trust)
         self._hurt = loss > self._schedule.hurt
@@ -183,37 +241,86 @@ class Annealer:
         if self._tried % self._schedule.tries == 0:
             self._temperature *= self._schedule.cooling
         if self._temperature < self._schedule.last_temperature:
-            self._phase = Phase.HOLD
-            best = self.best
-            self._reference = self._mean(best)
-            self._seen = seen
-            return best
+            return self._hold()
         if self._hurt and not accepted:
             self._phase = Phase.RESTORE
             return self._current
         return self._propose(seen)
 
+    def _hold(self) -> Place:
+        self._phase = Phase.HOLD
+        best = self.best
+        self._reference = self._search.mean(best) if self._search.scores else 0.0
+        if self._search not in self._known:
+            self._known.append(self._search)
+        return best
+
     def _propose(self, seen: Observation) -> Place:
-        """A feasible place one step from the current one, itself if there is none."""
+        """A feasible place one step from the current one, itself if there is none; or a leap."""
         self._phase = Phase.SEARCH
+        if self._prior is not None:
+            self._led = False
+            return self._guessed(self._prior)
         wish = _wish(seen)
         self._led = bool(wish) and self._rng.random() < self._schedule.bias * self._trust
         for attempt in range(_TRIES):
             # Where the wish leads nowhere, any way will do.
             led = wish if self._led and attempt < _TRIES // 2 else {}
             place = self._moved(led)
-            if place != self._current and self._space.why_not(place) is None:
+            if place != self._current and self._allowed(place):
                 return place
         return self._current
 
-    def _moved(self, wish: Mapping[str, int]) -> Place:
-        free = [
+    def _allowed(self, place: Place) -> bool:
+        return place not in self._lossy and self._space.why_not(place) is None
+
+    def _guessed(self, prior: Prior) -> Place:
+        """Where most is expected of any place, or one step away, by a chance that follows T."""
+        guess = self._search.guess
+        leaps = min(self._schedule.leaps, (self._schedule.intervals - 1) // 3)
+        if self._tried < leaps:
+            fresh = [
+                place
+                for place in prior.like(self._current)
+                if place not in self._search.scores and place not in self._lossy
+            ]
+            if fresh:
+                mean, spread = guess.expect(fresh)
+                return fresh[int((mean + _CURIOUS * spread).argmax())]
+        near = [place for place in self._around() if place not in self._search.scores]
+        near = [place for place in near if self._allowed(place)]
+        if not near:
+            return self._current
+        mean, spread = guess.expect(near)
+        gains = mean + _CURIOUS * spread
+        return near[softmax_pick(gains, self._temperature, self._rng.random())]
+
+    def _around(self) -> list[Place]:
+        """All places that one step can reach."""
+        found = []
+        free = self._free()
+        for one in free:
+            for two in free:
+                for step, step2 in product((-1, 1), (-1, 0, 1) if one < two else (0,)):
+                    place = list(self._current)
+                    place[one] += step
+                    place[two] += step2
+                    found.append(tuple(place))
+        sizes = [len(p.levels) for p in self._space.parameters]
+        return sorted(
+            {p for p in found if all(0 <= at < size for at, size in zip(p, sizes, strict=True))}
+        )
+
+    def _free(self) -> list[int]:
+        return [
             at
             for at, parameter in enumerate(self._space.parameters)
-            if parameter.name not in _FIXED
-            and len(parameter.levels) > 1
-            and (not wish or parameter.name in wish)
+            if parameter.name not in _FIXED and len(parameter.levels) > 1
         ]
+
+    def _moved(self, wish: Mapping[str, int]) -> Place:
+        names = [parameter.name for parameter in self._space.parameters]
+        free = [at for at in self._free() if not wish or names[at] in wish]
         place = list(self._current)
         for at in self._rng.sample(free, min(len(free), self._rng.choice((1, 1, 2)))):
             parameter = self._space.parameters[at]
@@ -221,20 +328,51 @@ class Annealer:
             place[at] = min(max(place[at] + step, 0), len(parameter.levels) - 1)
         return tuple(place)
 
-    # --- holding ---
+    # --- traffic that changes ---
+
+    def _other(self, seen: Observation) -> bool:
+        """Whether this is not the traffic that the search is for."""
+        then = self._search.seen
+        return then is not None and _apart(then, seen) > self._schedule.change
+
+    def _strange(self, score: float, seen: Observation) -> Place:
+        """Waits until the change is certain, and then does something about it."""
+        self._odd.append((score, seen))
+        then = self._search.seen
+        assert then is not None
+        apart = _apart(then, seen)
+        if len(self._odd) < self._schedule.confirm and apart <= self._schedule.leap:
+            return self.place
+        known = None if apart <= self._schedule.change else self._recall(seen)
+        if known is not None:
+            self.recalled += 1
+            self._search = known
+            self._odd = []
+            return self._hold()
+        odd = [one for one in self._odd if self._prior is not None]
+        self._begin(self.place)
+        if not odd:
+            return self.place
+        for score_then, seen_then in odd:
+            self._search.know(self.place, score_then, seen_then)
+        return self._propose(seen)
+
+    def _recall(self, seen: Observation) -> _Search | None:
+        """The search for the traffic that is the most like this, if one is like it."""
+        like = [
+            (_apart(one.seen, seen), n) for n, one in enumerate(self._known) if one.seen is not None
+        ]
+        nearest = min(like, default=None)
+        if nearest is None or nearest[0] > self._schedule.same:
+            return None
+        return self._known[nearest[1]]
 
     def _watch(self, score: float, seen: Observation) -> Place:
-        """Stays, or begins anew when what is seen is not what the search was for."""
-        assert self._seen is not None
-        schedule = self._schedule
-        other = score < self._reference - schedule.hurt or _changed(
-            self._seen, seen, schedule.change
-        )
-        self._odd = self._odd + 1 if other else 0
-        if self._odd >= schedule.confirm:
-            self._begin(self.place)
-        elif not other:
-            self._reference += 0.1 * (score - self._reference)
+        """Stays, unless what is seen is not what the search was for."""
+        if self._other(seen) or score < self._reference - self._schedule.hurt:
+            return self._strange(score, seen)
+        self._odd = []
+        self._reference += 0.1 * (score - self._reference)
         return self.place
 
 
@@ -249,6 +387,7 @@ def _wish(seen: Observation) -> Mapping[str, int]:
     return {}
 
 
-def _changed(then: Observation, now: Observation, factor: float) -> bool:
+def _apart(then: Observation, now: Observation) -> float:
+    """The factor by which fan-in or load has changed, whichever did more."""
     pairs = ((then.fan_in, now.fan_in), (then.load, now.load))
-    return any(max(a, b) > factor * max(min(a, b), 1e-9) for a, b in pairs)
+    return max(max(a, b) / max(min(a, b), 1e-9) for a, b in pairs)

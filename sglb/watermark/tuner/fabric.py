@@ -22,7 +22,8 @@ from sglb.fabric.topology import NodeKind
 from sglb.switch.clock import PS_PER_S, PS_PER_US
 from sglb.switch.core import model as m
 from sglb.switch.core.bind import CoreSwitch
-from sglb.switch.core.settings import retune_class
+from sglb.switch.core.buffer import class_at, group_at, node_at
+from sglb.switch.core.settings import retune_class, retune_headroom
 from sglb.switch.p4runtime.client import InProcessClient
 from sglb.switch.ports import DropReason
 from sglb.watermark.settings import Watermarks
@@ -48,6 +49,20 @@ class Timing:
     settle_us: float = 200.0
     measure_us: float = 800.0
     samples: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class PortSetting:
+    """What a switch's port towards a neighbour has in force for the tuned class."""
+
+    switch: str
+    towards: str
+    kmin_bytes: int
+    kmax_bytes: int
+    pmax: float
+    alpha: float
+    xon_offset_bytes: int
+    headroom_bytes: int
 
 
 class Watch(Protocol):
@@ -91,6 +106,10 @@ class TunedFabric:
         self._inner.start()
         self._switches.set(self._first)
         self._begin()
+
+    def in_force(self) -> tuple[PortSetting, ...]:
+        """What every port has now, read back from the switches."""
+        return self._switches.in_force()
 
     def switch_restarted(self, switch_id: int) -> None:
         """Passed on."""
@@ -146,11 +165,22 @@ class _Switches:
     def __init__(self, view: FabricView, traffic_class: int) -> None:
         self._class = traffic_class
         self._cores: list[CoreSwitch] = []
+        self._ports_of: list[list[int]] = []
+        self._names: list[tuple[str, str]] = []
         ports, to_host = [], []
         for switch_id, switch in view.switches.items():
             core = switch.core
             assert isinstance(core, CoreSwitch)
             self._cores.append(core)
+            own = [core.memory.port(core.node, n) for n in view.topology.ports(switch_id)]
+            self._ports_of.append(own)
+            self._names += [
+                (
+                    view.topology.by_id(switch_id).name,
+                    view.topology.by_id(link.other(switch_id)).name,
+                )
+                for link in view.topology.ports(switch_id).values()
+            ]
             for number, link in view.topology.ports(switch_id).items():
                 ports.append(core.memory.port(core.node, number))
                 other = view.topology.by_id(link.other(switch_id))
@@ -187,10 +217,39 @@ class _Switches:
                 [P4TableEntry(_WATERMARKS, match=e.match, action=action) for e in entries]
             )
         alpha = Fraction(watermarks.alpha).limit_denominator(1 << 16)
-        for core in self._cores:
+        for core, ports in zip(self._cores, self._ports_of, strict=True):
+            if watermarks.headroom_bytes is not None:
+                room = int(watermarks.headroom_bytes)
+                retune_headroom(self._world, core.node, ports, self._class, room)
             retune_class(
                 self._world, core.node, self._class, alpha, int(watermarks.xon_offset_bytes)
             )
+
+    def in_force(self) -> tuple[PortSetting, ...]:
+        """What every port has, read back: from the P4 program's table, and from the traffic manager."""
+        found = []
+        w = self._world.w
+        names = iter(self._names)
+        for core, client, ports in zip(self._cores, self._clients, self._ports_of, strict=True):
+            entries = {int(e.match["port"]): e for e in self._own(client)}
+            at = class_at(self._world, node_at(self._world, core.node), self._class)
+            for number, port in enumerate(ports, 1):
+                args = {name: int(value) for name, value in entries[number].action.args.items()}
+                switch, towards = next(names)
+                group = group_at(self._world, port, self._class)
+                found.append(
+                    PortSetting(
+                        switch=switch,
+                        towards=towards,
+                        kmin_bytes=args["kmin"] * self._unit,
+                        kmax_bytes=args["kmax"] * self._unit,
+                        pmax=args["slope"] * max(1, args["kmax"] - args["kmin"]) / 2**32,
+                        alpha=int(w[at + m.C_ALPHA_NUM]) / int(w[at + m.C_ALPHA_DEN]),
+                        xon_offset_bytes=int(w[at + m.C_XON_OFFSET]),
+                        headroom_bytes=int(w[group + m.G_ROOM]),
+                    )
+                )
+        return tuple(found)
 
     def _own(self, client: InProcessClient) -> list[Any]:
         """The entries of the tuned class that the controller has installed."""

@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sglb import programs
 from sglb.fabric import bounds, metrics
 from sglb.fabric.control import ControlPlane, FabricView
 from sglb.fabric.kernel.simulation import NativeSimulation
-from sglb.fabric.lossless import port_headroom_bytes
 from sglb.fabric.metrics import FlowStats, LossStats, PauseStats
 from sglb.fabric.scenario import Scenario
 from sglb.fabric.simulation import transport_config
 from sglb.p4.compiler import compile  # noqa: A004 - the documented name
-from sglb.switch.clock import PS_PER_NS, PS_PER_S, PS_PER_US
-from sglb.watermark.device import DEVICES, METRES_PER_S, Device, Port
-from sglb.watermark.errors import WatermarkError
+from sglb.switch.clock import PS_PER_NS, PS_PER_US
 from sglb.watermark.from_scenario import watermarks
 from sglb.watermark.objective import Weights
 from sglb.watermark.settings import Watermarks
-from sglb.watermark.space import Parameter, Place, SearchSpace, grid
+from sglb.watermark.space import Place, SearchSpace
 from sglb.watermark.tuner.annealing import Annealer, Schedule, Step
-from sglb.watermark.tuner.fabric import Timing, TunedFabric, Watch
+from sglb.watermark.tuner.fabric import PortSetting, Timing, TunedFabric, Watch
 from sglb.watermark.tuner.observation import Observation
+from sglb.watermark.tuner.spaces import nearest_feasible, prior_of, search_space
+
+__all__ = [
+    "Held",
+    "Options",
+    "Outcome",
+    "Tuned",
+    "hold",
+    "nearest_feasible",
+    "run",
+    "search_space",
+    "setting",
+    "tune",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +51,21 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """A run: how it went, what was seen in each interval, what every port had at the end."""
+
+    outcome: Outcome
+    seen: tuple[Observation, ...]
+    ports: tuple[PortSetting, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Tuned:
     """Both runs; `steps` are the tuner's. `start` is the scenario's setting, `last` the tuner's last.
 
     A setting that no rule of the space allows is left before the first packet, for the nearest that is
-    allowed.
+    allowed. `before` and `after` are the ends of the two runs, port by port; `fixed_seen` and
+    `tuned_seen` their intervals. `recalled`: how often the tuner knew traffic again.
     """
 
     fixed: Outcome
@@ -54,17 +74,26 @@ class Tuned:
     last: Watermarks
     steps: tuple[Step, ...]
     searches: int
+    recalled: int
     space: SearchSpace
+    fixed_seen: tuple[Observation, ...]
+    tuned_seen: tuple[Observation, ...]
+    before: tuple[PortSetting, ...]
+    after: tuple[PortSetting, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What of a tuner a user may choose; `watch` makes what sees the fabric (see `TunedFabric`)."""
+    """What of a tuner a user may choose; `watch` makes what sees the fabric (see `TunedFabric`).
+
+    `use_model`: search with the fluid model's prior.
+    """
 
     weights: Weights = field(default_factory=Weights)
     schedule: Schedule = field(default_factory=Schedule)
     timing: Timing = field(default_factory=Timing)
     watch: Callable[[FabricView], Watch] | None = None
+    use_model: bool = True
 
 
 #: Told after each interval: what was seen, the setting, and whether it was the tuner's run.
@@ -72,65 +101,103 @@ Tell = Callable[[Observation, bool], None]
 
 
 def tune(
-    scenario: Scenario, policy: str, options: Options | None = None, tell: Tell | None = None
+    scenario: Scenario,
+    policy: str,
+    options: Options | None = None,
+    tell: Tell | None = None,
+    model_progress: Callable[[int, int], None] = lambda _done, _of: None,
+    fixed: Held | None = None,
 ) -> Tuned:
     """Runs a scenario under one policy, fixed and tuned, with the same seed.
 
-    Raises `WatermarkError` for a scenario that has nothing to tune.
+    `fixed` is the first of the runs, where it is known already. Raises `WatermarkError` for a scenario
+    that has nothing to tune.
     """
     chosen = options or Options()
     space, given = search_space(scenario)
     start = nearest_feasible(space, given)
-    rng = random.Random(f"{scenario.model.seed}/tuner")
-    annealer = Annealer(space, start, rng, chosen.weights, chosen.schedule)
     settings = watermarks(scenario)
 
-    def hold(seen: Observation) -> Watermarks:
-        scores.append(seen)
+    def heard(seen: Observation) -> None:
         if tell is not None:
             tell(seen, False)
-        return settings
+
+    held = fixed or hold(scenario, policy, settings, chosen, heard)
+    prior = prior_of(scenario, space, start, model_progress) if chosen.use_model else None
+    rng = random.Random(f"{scenario.model.seed}/tuner")
+    annealer = Annealer(space, start, rng, chosen.weights, chosen.schedule, prior)
 
     def follow(seen: Observation) -> Watermarks:
-        scores.append(seen)
         if tell is not None:
             tell(seen, True)
-        return space.watermarks(annealer.observed(seen))
+        return setting(space, given, annealer.observed(seen))
 
-    scores: list[Observation] = []
-    fixed = _run(scenario, policy, settings, hold, chosen, scores)
-    scores = []
-    tuned = _run(scenario, policy, space.watermarks(start), follow, chosen, scores)
+    tuned = run(scenario, policy, setting(space, given, start), follow, chosen)
     return Tuned(
-        fixed=fixed,
-        tuned=tuned,
+        fixed=held.outcome,
+        tuned=tuned.outcome,
         start=settings,
-        last=space.watermarks(annealer.place),
+        last=setting(space, given, annealer.place),
         steps=tuple(annealer.steps),
         searches=annealer.searches,
+        recalled=annealer.recalled,
         space=space,
+        fixed_seen=held.seen,
+        tuned_seen=tuned.seen,
+        before=held.ports,
+        after=tuned.ports,
     )
 
 
-def _run(
+def setting(space: SearchSpace, given: Place, place: Place) -> Watermarks:
+    """What a place stands for; headroom as it is in `given` is left to the ports, each its own."""
+    found = space.watermarks(place)
+    at = [p.name for p in space.parameters].index("headroom_bytes")
+    return replace(found, headroom_bytes=None) if place[at] == given[at] else found
+
+
+def hold(
+    scenario: Scenario,
+    policy: str,
+    settings: Watermarks,
+    options: Options | None = None,
+    heard: Callable[[Observation], None] = lambda _seen: None,
+) -> Held:
+    """Runs a scenario with one setting from beginning to end."""
+
+    def same(seen: Observation) -> Watermarks:
+        heard(seen)
+        return settings
+
+    return run(scenario, policy, settings, same, options or Options())
+
+
+def run(
     scenario: Scenario,
     policy: str,
     first: Watermarks,
     decide: Callable[[Observation], Watermarks],
     options: Options,
-    scores: list[Observation],
-) -> Outcome:
+) -> Held:
+    """Runs a scenario in which `decide` judges each interval and says what comes next."""
     latency_ps = round(scenario.model.switch.pipeline_latency_ns * PS_PER_NS)
     transport = transport_config(scenario)
     ideal = bounds.ideal_fct_ps(scenario.topology, scenario.workload, transport, latency_ps)
+    seen: list[Observation] = []
+    planes: list[TunedFabric] = []
+
+    def note(one: Observation) -> Watermarks:
+        seen.append(one)
+        return decide(one)
 
     def control(view: FabricView) -> ControlPlane:
-        return TunedFabric(view, first, decide, options.timing, options.watch)
+        planes.append(TunedFabric(view, first, note, options.timing, options.watch))
+        return planes[-1]
 
     found = NativeSimulation(scenario, policy, compile(programs.glb()), control).run()
     completion = metrics.completion_ps(found.log, scenario.workload)
-    counted = [seen.score(options.weights) for seen in scores if not seen.idle]
-    return Outcome(
+    counted = [one.score(options.weights) for one in seen if not one.idle]
+    outcome = Outcome(
         completion_us=None if completion is None else completion / PS_PER_US,
         flows=metrics.flow_stats(found.log, scenario.workload, ideal),
         losses=metrics.losses(found.log, list(found.hosts.values())),
@@ -138,102 +205,4 @@ def _run(
         score=sum(counted) / len(counted) if counted else 0.0,
         intervals=len(counted),
     )
-
-
-def search_space(scenario: Scenario) -> tuple[SearchSpace, Place]:
-    """The space for a scenario's switches, with the scenario's own setting as one of its places.
-
-    Headroom is the scenario's. Raises `WatermarkError` for a scenario without PFC or DCQCN.
-    """
-    model = scenario.model
-    if not (model.switch.pfc.enabled and model.transport.dcqcn.enabled):
-        raise WatermarkError(
-            f"{model.name}: there is nothing to tune without switch.pfc.enabled and "
-            "transport.dcqcn.enabled"
-        )
-    if model.switch.pfc.xoff_bytes != "dynamic":
-        raise WatermarkError(f"{model.name}: switch.pfc.xoff_bytes must be dynamic to be tuned")
-    port, headroom = _port(scenario)
-    device = _device(scenario)
-    own = watermarks(scenario)
-    space = grid(device, port)
-    wanted = {
-        "kmin_bytes": own.kmin_bytes,
-        "kmax_bytes": own.kmax_bytes,
-        "pmax": own.pmax,
-        "dynamic_th": _exponent(own.alpha),
-        "xon_offset_bytes": own.xon_offset_bytes,
-        "headroom_bytes": float(headroom),
-    }
-    parameters, place = [], []
-    for parameter in space.parameters:
-        levels = _with(parameter, wanted[parameter.name])
-        parameters.append(levels)
-        place.append(levels.levels.index(wanted[parameter.name]))
-    found = SearchSpace(tuple(parameters), device, port, space.queues, space.classes)
-    return found, tuple(place)
-
-
-def nearest_feasible(space: SearchSpace, place: Place) -> Place:
-    """The place itself, or the one with the fewest steps from it that the space's rules allow.
-
-    Headroom stays. Raises `WatermarkError` when there is none.
-    """
-    seen, waiting = {place}, deque([place])
-    while waiting:
-        one = waiting.popleft()
-        if space.why_not(one) is None:
-            return one
-        for at, parameter in enumerate(space.parameters):
-            if parameter.name == "headroom_bytes":
-                continue
-            for step in (-1, 1):
-                other = (*one[:at], one[at] + step, *one[at + 1 :])
-                if 0 <= other[at] < len(parameter.levels) and other not in seen:
-                    seen.add(other)
-                    waiting.append(other)
-    raise WatermarkError(f"no setting is allowed beside this headroom: {space.why_not(place)}")
-
-
-def _exponent(alpha: float) -> float:
-    exponent = alpha.hex().split("p")[1]
-    if float(2) ** int(exponent) != alpha:
-        raise WatermarkError(f"alpha must be a power of 2 to be tuned, got {alpha:g}")
-    return float(exponent)
-
-
-def _with(parameter: Parameter, value: float) -> Parameter:
-    """A parameter's levels and one more, alone for headroom; the device's unit gives way to it."""
-    levels = () if parameter.name == "headroom_bytes" else parameter.levels
-    found = tuple(sorted({*levels, value}))
-    step = parameter.step if parameter.name == "dynamic_th" else 0.01
-    step = step if parameter.unit != "bytes" else 1.0
-    return Parameter(parameter.name, parameter.unit, parameter.low, parameter.high, step, found)
-
-
-def _device(scenario: Scenario) -> Device:
-    total = scenario.buffer.total_bytes
-    simulated = DEVICES["simulated"]
-    return Device(
-        "simulated",
-        total,
-        simulated.cell_bytes,
-        simulated.pipeline_bytes,
-        simulated.mac_phy_bytes,
-        simulated.dynamic_th,
-    )
-
-
-def _port(scenario: Scenario) -> tuple[Port, int]:
-    """The largest switch's ports, with the longest and fastest link of any; and that one's headroom."""
-    model, topology = scenario.model, scenario.topology
-    spec = max((link.spec for link in topology.links), key=lambda s: s.rate_bps * s.delay_ps)
-    port = Port(
-        rate_gbps=spec.rate_bps / 1e9,
-        cable_m=spec.delay_ps / PS_PER_S * METRES_PER_S,
-        mtu_bytes=model.transport.mtu_bytes,
-        port_mtu_bytes=model.transport.mtu_bytes,
-        ports=max(len(topology.ports(switch.id)) for switch in topology.switches),
-        lossless_classes=sum(c.lossless for c in scenario.buffer.classes),
-    )
-    return port, port_headroom_bytes(spec, model.switch, model.transport)
+    return Held(outcome, tuple(seen), planes[0].in_force())
