@@ -20,6 +20,8 @@ from sglb.cli import files
 from sglb.cli.arguments import Define, Include
 from sglb.cli.errors import UserError
 from sglb.p4.compiler import CompiledProgram
+from sglb.switch.buffer_file import load_buffers
+from sglb.switch.buffers import BufferSettings
 from sglb.switch.clock import PS_PER_S, PS_PER_US
 from sglb.switch.config import SwitchConfig
 from sglb.switch.live import LiveSwitch, ServeOptions, serve
@@ -224,6 +226,14 @@ def switch_command(
     queue_bytes: Annotated[
         int, typer.Option("--queue-bytes", min=1, metavar="N", help="Limit of each queue.")
     ] = SwitchConfig().queue_limit_bytes,
+    buffers: Annotated[
+        Path | None,
+        typer.Option(
+            "--buffers",
+            metavar="FILE",
+            help="With --port: a shared buffer with lossless classes, which pause their peers (PFC).",
+        ),
+    ] = None,
     port_events: Annotated[
         bool,
         typer.Option(
@@ -320,6 +330,7 @@ def switch_command(
         tls=parse_tls(grpc, grpc_cert, grpc_key, grpc_client_ca),
         interfaces=interfaces,
         capture_dir=capture,
+        buffers=_read_buffers(buffers, interfaces, queue_bytes),
         entries=_read_entries(entries, compiled),
         timers=parse_timers(timer or ()),
         realtime=realtime,
@@ -343,6 +354,19 @@ def _read_entries(path: Path | None, program: CompiledProgram | None) -> tuple[p
     if program is None:
         raise UserError("--entries needs PROGRAM.p4: without it no table is known")
     return tuple(files.entries(path, P4Schema(program.p4info)))
+
+
+def _read_buffers(
+    path: Path | None, interfaces: Sequence[InterfacePort], queue_bytes: int
+) -> BufferSettings | None:
+    """The buffer of --buffers. Raises `UserError` without interfaces that have rates, `ConfigError`."""
+    if path is None:
+        return None
+    if not interfaces or any(port.rate_bps is None for port in interfaces):
+        raise UserError(
+            "--buffers needs --port and a --rate for each: pauses are counted in bit times"
+        )
+    return load_buffers(path, (port.number for port in interfaces), queue_bytes)
 
 
 def _check_ports(

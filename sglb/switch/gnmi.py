@@ -2,7 +2,8 @@
 
 What controllers ask BMv2 and Stratum for. `ifindex` is the P4 port number, `oper-status` UP or DOWN as
 the switch knows it. Get and Subscribe (ONCE, POLL; STREAM on change or by sample) take wildcards (`*`,
-`...`, a list without its key) and prefixes; there is nothing to Set. Specification: gNMI 0.10.
+`...`, a list without its key) and prefixes. Set changes the buffer of a switch that has one
+(`gnmi_buffers`), nothing else. Specification: gNMI 0.10.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import grpc
 import grpc.aio
 from finsy.proto import gnmi, gnmi_grpc
+
+from sglb.switch.errors import ConfigError
 
 _VERSION: Final = "0.10.0"
 _MODEL: Final = gnmi.ModelData(
@@ -91,11 +94,32 @@ def elements(prefix: gnmi.Path, path: gnmi.Path) -> tuple[Elem, ...]:
     return tuple((name.rpartition(":")[2], keys) for name, keys in found)
 
 
+class Settable(Protocol):
+    """What Set reaches."""
+
+    def leaves(self) -> Iterator[Leaf]:
+        """All leaves, `config` and `state`."""
+
+    def set(self, wanted: Sequence[tuple[tuple[Elem, ...], gnmi.TypedValue]]) -> None:
+        """Sets leaves, all or none. Raises `ConfigError`."""
+
+
 class _Servicer(gnmi_grpc.gNMIServicer):
     """The RPCs."""
 
-    def __init__(self, states: PortStates) -> None:
+    def __init__(self, states: PortStates, buffers: Settable | None) -> None:
         self._states = states
+        self._buffers = buffers
+
+    def _leaves(self, kind: int) -> list[Leaf]:
+        """What there is of a kind of data (`GetRequest.DataType`)."""
+        buffers = [] if self._buffers is None else list(self._buffers.leaves())
+        if kind == gnmi.GetRequest.CONFIG:
+            return [leaf for leaf in buffers if ("config", {}) in leaf[0]]
+        found = [*self._states.leaves(), *buffers]
+        if kind == gnmi.GetRequest.ALL:
+            return found
+        return [leaf for leaf in found if ("config", {}) not in leaf[0]]
 
     async def Capabilities(  # noqa: N802
         self,
@@ -109,22 +133,40 @@ class _Servicer(gnmi_grpc.gNMIServicer):
         )
 
     async def Get(self, request: gnmi.GetRequest, context: Any) -> gnmi.GetResponse:  # noqa: N802
-        if request.type == gnmi.GetRequest.CONFIG:
-            patterns = []
-        else:
-            patterns = [elements(request.prefix, path) for path in request.path]
+        patterns = [elements(request.prefix, path) for path in request.path]
+        leaves = self._leaves(request.type)
         notifications = []
         for pattern in patterns:
-            found = [leaf for leaf in self._states.leaves() if matches(pattern, leaf[0])]
+            found = [leaf for leaf in leaves if matches(pattern, leaf[0])]
             if not found:
+                if request.type == gnmi.GetRequest.CONFIG and self._buffers is None:
+                    continue  # there is no configuration at all
                 text = f"there is nothing at {_text(pattern)}"
                 await context.abort(grpc.StatusCode.NOT_FOUND, text)
             notifications.append(_notification(found))
         return gnmi.GetResponse(notification=notifications)
 
-    async def Set(self, request: gnmi.SetRequest, context: Any) -> gnmi.SetResponse:  # noqa: ARG002, N802
-        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "port state can only be read")
-        raise AssertionError("abort returned")
+    async def Set(self, request: gnmi.SetRequest, context: Any) -> gnmi.SetResponse:  # noqa: N802
+        if self._buffers is None:
+            text = "port state can only be read, and this switch has no buffer that could be set"
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, text)
+            raise AssertionError("abort returned")
+        if request.delete or request.replace or request.union_replace:
+            text = "values can be updated, not deleted or replaced"
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, text)
+        wanted = [(elements(request.prefix, one.path), one.val) for one in request.update]
+        try:
+            self._buffers.set(wanted)
+        except ConfigError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        return gnmi.SetResponse(
+            prefix=request.prefix,
+            timestamp=time.time_ns(),
+            response=[
+                gnmi.UpdateResult(path=one.path, op=gnmi.UpdateResult.UPDATE)
+                for one in request.update
+            ],
+        )
 
     async def Subscribe(  # noqa: N802
         self, requests: AsyncIterator[gnmi.SubscribeRequest], context: Any
@@ -225,6 +267,8 @@ def _notification(leaves: Iterable[Leaf]) -> gnmi.Notification:
     )
 
 
-def add_to_server(states: PortStates, server: grpc.aio.Server) -> None:
+def add_to_server(
+    states: PortStates, server: grpc.aio.Server, buffers: Settable | None = None
+) -> None:
     """Serves gNMI on a gRPC server that has not started yet."""
-    gnmi_grpc.add_gNMIServicer_to_server(_Servicer(states), server)
+    gnmi_grpc.add_gNMIServicer_to_server(_Servicer(states, buffers), server)

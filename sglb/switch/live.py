@@ -26,9 +26,11 @@ from finsy.proto import p4r
 
 from sglb.p4.native.program import compile_native
 from sglb.p4.random_stream import RandomStream
+from sglb.switch.buffers import BufferSettings
 from sglb.switch.clock import PS_PER_NS, PS_PER_S
 from sglb.switch.config import SwitchConfig
 from sglb.switch.gnmi import PortStates, add_to_server
+from sglb.switch.gnmi_buffers import BufferPaths
 from sglb.switch.p4runtime.client import InProcessClient
 from sglb.switch.p4runtime.grpc_server import GrpcServer
 from sglb.switch.p4runtime.service import P4RuntimeService, ServiceOptions
@@ -158,6 +160,7 @@ class ServeOptions:
     ports' files; `ports` are further ports without input. `exit_when_done` ends the run when all input
     has been read (pipes to their end) and `linger_s` has passed after that; otherwise it ends on SIGINT
     or SIGTERM. `entries` are written before anything is served (`runtime_file` reads some).
+    `buffers` is the buffer of a switch on interfaces (None: its queues have limits, nobody is paused).
     `seed` is for the program's random numbers. `on_ready` is called once everything listens.
     """
 
@@ -174,6 +177,7 @@ class ServeOptions:
     input_delay_s: float = 0.0
     exit_when_done: bool = False
     linger_s: float = 0.2
+    buffers: BufferSettings | None = None
     seed: int = 0
     device_id: int = 1
     name: str = "switch"
@@ -271,7 +275,9 @@ class LiveSwitch:
         names |= {port.number: port.interface for port in self._options.interfaces}
         states = PortStates(names, self.switch.port_live)
         self.service.on_port_state(lambda number, _: states.changed(number))
-        return partial(add_to_server, states)
+        buffers = None if self.interfaces is None else self.interfaces.buffers
+        paths = None if buffers is None else BufferPaths(buffers, names)
+        return partial(add_to_server, states, buffers=paths)
 
     def _make_interfaces(self) -> Interfaces:
         # Here, as its compiled functions would be made for whatever else runs in this process.
@@ -286,6 +292,7 @@ class LiveSwitch:
             capture=options.capture_dir,
             seed=f"{options.seed}",
             realtime=options.realtime,
+            buffers=options.buffers,
             on_error=self._fail,
         )
 

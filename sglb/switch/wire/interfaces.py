@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from sglb.p4.native.program import NativeProgram
+from sglb.switch.buffers import Buffers, BufferSettings
 from sglb.switch.config import SwitchConfig
 from sglb.switch.core import model as m
 from sglb.switch.core.bind import CoreSwitch, bind, unbind
@@ -68,6 +69,7 @@ class Interfaces:
     Make it before the `Switch`, give that `lock`, then `start`; `close` ends it. All of this, and what
     comes of it, on the clock's loop. `capture` is a folder for N_in.pcap and N_out.pcap of each port.
     `realtime` is the data plane's priority as a real-time thread (SCHED_RR), 0 for none.
+    `buffers` is what it starts with instead of queues with limits; `self.buffers` then changes it.
     `on_error` gets what makes the data plane end by itself. Raises `ConfigError` for ports that cannot
     be.
     """
@@ -82,12 +84,15 @@ class Interfaces:
         capture: Path | None = None,
         seed: str = "",
         realtime: int = 0,
+        buffers: BufferSettings | None = None,
         on_error: Callable[[SwitchError], None],
     ) -> None:
         _check(ports, config)
         self._ports = {port.number: port for port in ports}
         self._capture = capture
         self._realtime = realtime
+        self._settings = buffers
+        self.buffers: Buffers | None = None
         self._on_error = on_error
         self._loop = asyncio.get_running_loop()
         self._attached: dict[int, _Attached] = {}
@@ -104,6 +109,7 @@ class Interfaces:
             start_ns=clock.start_ns,
             epoch_ns=clock.epoch_ns,
             seed=seed,
+            buffer_bytes=0 if buffers is None else buffers.total_bytes,
         )
         self.lock = DataLock(self.node.world)
         self._cpu, self._cpu_far = socket.socketpair(
@@ -123,6 +129,8 @@ class Interfaces:
         for port in self._ports.values():
             switch.add_port(port.number, port.rate_bps)
         self._core = bind(self.node.memory, 0, switch)
+        if self._settings is not None:
+            self.buffers = Buffers(self._core, self._settings, self.lock)
         self.node.attach(switch.config.cpu_port, self._cpu_far.fileno())
         for port in self._ports.values():
             self._attach(port)

@@ -34,8 +34,8 @@ _POLLIN: Final = 1 << 32
 class WireNode:
     """A switch's memory with `rates` ports (bit/s by P4 number; None sends in no time) and a CPU port.
 
-    `program` is one that it must have room for. `start_ns` is time 0 on the monotonic clock. Close it
-    once the loop has ended.
+    `program` is one that it must have room for, `buffer_bytes` what lossless classes may hold beside
+    the queues' limits. `start_ns` is time 0 on the monotonic clock. Close it once the loop has ended.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class WireNode:
         start_ns: int,
         epoch_ns: int,
         seed: str,
+        buffer_bytes: int = 0,
     ) -> None:
         ports = [PortSpec(number, rate) for number, rate in sorted(rates.items())]
         count = len(ports) + 1
@@ -54,7 +55,7 @@ class WireNode:
         if program is not None:
             frame_bytes = max(frame_bytes, 2 * program.frame_bytes)
             header_bytes = max(header_bytes, 2 * program.max_header_bytes)
-        queued = len(ports) * config.queue_limit_bytes // _SHORT_FRAME_BYTES
+        queued = (len(ports) * config.queue_limit_bytes + buffer_bytes) // _SHORT_FRAME_BYTES
         sizes = Sizes(
             rows=min(_MOST_ROWS, _LEAST_ROWS + queued),
             frame_bytes=frame_bytes,

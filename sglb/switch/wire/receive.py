@@ -14,6 +14,7 @@ from sglb.p4.native import abi
 from sglb.switch.core import model as m
 from sglb.switch.core.call import move_bytes
 from sglb.switch.core.jit import compiled, inlined
+from sglb.switch.core.pfc import is_pause, pause_received
 from sglb.switch.core.rows import row_free, row_new, row_room
 from sglb.switch.core.switch import switch_receive
 from sglb.switch.core.world import World
@@ -73,6 +74,10 @@ def _enter(world: World, wire: int, rx: int, i: int, row: int, now: int) -> None
     _tag(world, wire, rx + s.CONTROL_AT + i * s.CONTROL_WORDS, row, message)
     if w[wire + s.W_CAPTURE_IN] >= 0:
         capture(world, wire, w[wire + s.W_CAPTURE_IN], row, now)
+    if w[w[m.NODES_AT] + m.N_CLASSES] >> 2 * m.CLASSES and is_pause(world, row):
+        pause_received(world, w[wire + s.W_PORT], row, now)  # it is the port's, not the program's
+        row_free(world, row)
+        return
     switch_receive(world, 0, w[wire + s.W_PORT], row, now)
 
 

@@ -7,6 +7,7 @@ from typing import Final
 from sglb.p4.native import abi
 from sglb.switch.core import model as m
 from sglb.switch.core.jit import compiled, inlined
+from sglb.switch.core.lists import take
 from sglb.switch.core.rows import row_free
 from sglb.switch.core.world import World
 from sglb.switch.wire import layout as s
@@ -23,12 +24,15 @@ _LOW32: Final = 0xFFFFFFFF
 
 @compiled
 def transmit(world: World) -> None:
-    """Sends what has left the ports (the list at CPU_AT), in order for each port."""
+    """Sends what has left the ports (the list at CPU_AT), in order for each port, pauses first."""
     w = world.w
     used = w[m.CPU_USED]
-    if used == 0:
+    pausing = w[w[m.NODES_AT] + m.N_CLASSES] >> 2 * m.CLASSES != 0
+    if used == 0 and not pausing:
         return
     section = w[m.WIRE_AT]
+    if pausing:
+        _add_pauses(world)
     for number in range(used):
         record = w[m.CPU_AT] + number * m.CPU_WORDS
         local = w[record + m.U_PORT] - w[w[m.NODES_AT] + m.N_FIRST_PORT]
@@ -48,6 +52,26 @@ def transmit(world: World) -> None:
         wire = w[section + s.S_PORTS] + local * s.WIRE_WORDS
         if w[wire + s.W_TX_COUNT]:
             _flush(world, wire)
+
+
+@compiled
+def _add_pauses(world: World) -> None:
+    """Puts the pause frames that ports are to send into their batches."""
+    w = world.w
+    section = w[m.WIRE_AT]
+    for local in range(w[section + s.S_COUNT]):
+        wire = w[section + s.S_PORTS] + local * s.WIRE_WORDS
+        record = w[m.PORTS_AT] + w[wire + s.W_PORT] * m.PORT_WORDS
+        while w[record + m.P_PAUSE_HEAD] >= 0:
+            row = take(world, record + m.P_PAUSE_HEAD)
+            if w[wire + s.W_FD] < 0:
+                row_free(world, row)
+                continue
+            if w[wire + s.W_CAPTURE_OUT] >= 0:
+                capture(world, wire, w[wire + s.W_CAPTURE_OUT], row, w[row + m.R_TIME])
+            _add(world, wire, row)
+            if w[wire + s.W_TX_COUNT] == s.BATCH:
+                _flush(world, wire)
 
 
 @inlined
