@@ -102,6 +102,8 @@ class Host:
                 self._on_data(packet)
             elif packet.opcode == roce.ACKNOWLEDGE:
                 self._on_ack(packet)
+            elif packet.opcode == roce.CNP:
+                self._on_cnp(packet)
             else:
                 raise FrameError("unexpected opcode")
         except FrameError as error:
@@ -115,6 +117,7 @@ class Host:
         self.stats.data_received += 1
         if packet.ecn == roce.CE:
             queue.stats.ce_marked += 1
+            self._on_marked(packet)
         queue.on_data(packet.opcode, packet.psn, packet.ack_request)
 
     def _on_ack(self, packet: roce.RocePacket) -> None:
@@ -124,6 +127,12 @@ class Host:
         _, bitmap = roce.parse_ack(packet)
         self.stats.acks_received += 1
         queue.on_ack(packet.psn, bitmap)
+
+    def _on_cnp(self, packet: roce.RocePacket) -> None:  # noqa: ARG002
+        raise FrameError("unexpected opcode")
+
+    def _on_marked(self, packet: roce.RocePacket) -> None:
+        """A data packet was marked by ECN: nothing to do without rate control."""
 
     # Sending: one frame at a time is on the wire.
 
@@ -182,6 +191,12 @@ class Host:
         version = self.config.ip_version
         return Path(self.address, peer.address, self._gateway_mac, port, version)
 
+    def _sends_by(self, number: int, queue: SendQueue) -> None:
+        """A queue pair to send by has been made."""
+
+    def _receives_by(self, number: int, path: Path, peer_qp: int) -> None:
+        """A queue pair to receive by has been made; `path` leads to its peer."""
+
 
 def connect(src: Host, dst: Host, on_message: Callable[[int], object]) -> SendQueue:
     """Make a queue pair for messages from `src` to `dst`.
@@ -197,7 +212,10 @@ def connect(src: Host, dst: Host, on_message: Callable[[int], object]) -> SendQu
     sender = SendQueue(
         src.config, src._scheduler, Framer(src._path_to(dst), dst_qp), psn, src._wake
     )
-    receiver = ReceiveQueue(Framer(dst._path_to(src), src_qp), psn, dst._send_ack, on_message)
+    back = dst._path_to(src)
+    receiver = ReceiveQueue(Framer(back, src_qp), psn, dst._send_ack, on_message)
     src.send_queues[src_qp] = sender
     dst.receive_queues[dst_qp] = receiver
+    src._sends_by(src_qp, sender)
+    dst._receives_by(dst_qp, back, src_qp)
     return sender

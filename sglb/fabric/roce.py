@@ -30,6 +30,7 @@ UDP_PORT = 4791
 # What a frame takes on the wire beside its bytes: FCS, preamble with SFD, inter-packet gap.
 WIRE_OVERHEAD_BYTES = 4 + 8 + 12
 SEND_FIRST, SEND_MIDDLE, SEND_LAST, SEND_ONLY, ACKNOWLEDGE = 0x00, 0x01, 0x02, 0x04, 0x11
+CNP = 0x81
 DATA_OPCODES = frozenset((SEND_FIRST, SEND_MIDDLE, SEND_LAST, SEND_ONLY))
 PSN_MOD = 1 << 24
 # AETH syndrome: an ACK that sets no limit of credits.
@@ -43,6 +44,8 @@ _ETHERTYPE = {4: 0x0800, 6: 0x86DD}
 _TTL = 64
 _PROTOCOL_UDP = 17
 _DEFAULT_PKEY = 0xFFFF
+_BECN = 0x40
+_CNP_BYTES = 16
 
 
 class FrameError(ValueError):
@@ -101,7 +104,7 @@ class Path:
     """Outer addresses of one direction of a queue pair.
 
     `next_hop_mac` is the Ethernet destination; `source_port` is the entropy that load balancers
-    hash, one per queue pair.
+    hash, one per queue pair. `traffic_class` is 0 to 7.
     """
 
     src: HostAddress
@@ -109,6 +112,12 @@ class Path:
     next_hop_mac: bytes
     source_port: int
     ip_version: int = 4
+    traffic_class: int = 0
+
+    @property
+    def tos(self) -> int:
+        """DSCP 8 x class, and ECT(0)."""
+        return self.traffic_class << 5 | ECT0
 
 
 class Framer:
@@ -136,6 +145,10 @@ class Framer:
         body += missing_beyond.to_bytes(words * 4, "little")
         return self._frame(ACKNOWLEDGE, psn, body, 0, False)
 
+    def cnp(self) -> bytes:
+        """A congestion notification packet (annex A17.9.3)."""
+        return self._frame(CNP, 0, bytes(_CNP_BYTES), 0, False)
+
     def _frame(self, opcode: int, psn: int, body: bytes, pad: int, ack_request: bool) -> bytes:
         key = (opcode, len(body), pad, ack_request)
         head = self._heads.get(key)
@@ -154,14 +167,17 @@ class Framer:
         rest = self._dest_qp.to_bytes(3, "big") + bytes((ack_request << 7,))
         eth = path.next_hop_mac + path.src.mac + _ETHERTYPE[path.ip_version].to_bytes(2, "big")
         masked = b"\xff" * 8 + ip_masked + ports + b"\xff\xff" + bth + b"\xff" + rest
-        return eth + ip + ports + b"\x00\x00" + bth + b"\x00" + rest, zlib.crc32(masked)
+        notes = bytes((_BECN if opcode == CNP else 0,))
+        return eth + ip + ports + b"\x00\x00" + bth + notes + rest, zlib.crc32(masked)
 
 
 def _ipv4(path: Path, udp_length: int) -> tuple[bytes, bytes]:
     """Header with ECT(0), DF and identification 0 (RFC 6864), and the same masked for the ICRC."""
     ends = path.src.ipv4.packed + path.dst.ipv4.packed
     length = _IP_BYTES[4] + udp_length
-    header = struct.pack("!BBHHHBBH", 0x45, ECT0, length, 0, 0x4000, _TTL, _PROTOCOL_UDP, 0) + ends
+    header = (
+        struct.pack("!BBHHHBBH", 0x45, path.tos, length, 0, 0x4000, _TTL, _PROTOCOL_UDP, 0) + ends
+    )
     checksum = ipv4_checksum(header).to_bytes(2, "big")
     masked = struct.pack("!BBHHHBBH", 0x45, 0xFF, length, 0, 0x4000, 0xFF, _PROTOCOL_UDP, 0xFFFF)
     return header[:10] + checksum + ends, masked + ends
@@ -169,7 +185,7 @@ def _ipv4(path: Path, udp_length: int) -> tuple[bytes, bytes]:
 
 def _ipv6(path: Path, udp_length: int) -> tuple[bytes, bytes]:
     ends = path.src.ipv6.packed + path.dst.ipv6.packed
-    header = struct.pack("!IHBB", (6 << 28) | (ECT0 << 20), udp_length, _PROTOCOL_UDP, _TTL)
+    header = struct.pack("!IHBB", (6 << 28) | (path.tos << 20), udp_length, _PROTOCOL_UDP, _TTL)
     masked = struct.pack("!IHBB", 0x6FFFFFFF, udp_length, _PROTOCOL_UDP, 0xFF)
     return header + ends, masked + ends
 

@@ -131,7 +131,7 @@ def _run_live(
     if on == "bmv2":
         scenario = patient(scenario)
     scale = options.rate_scale or scenario.model.live.rate_scale or default_scale(scenario)
-    given = scaled(scenario, scale)
+    given = scaled(scenario, scale, on)
     transport = transport_config(given)
     bound = lower_bound(given.topology, given.faults, given.workload, transport, 0)
     ideal = tuple(ideal_fct_ps(given.topology, given.workload, transport, 0))

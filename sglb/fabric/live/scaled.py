@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from sglb.fabric.engine_limits import only_native
 from sglb.fabric.faults import Fault
 from sglb.fabric.live.errors import LiveError
+from sglb.fabric.live.lossless import slower_dcqcn
 from sglb.fabric.roce import wire_bytes
 from sglb.fabric.scenario import Scenario
 from sglb.fabric.schema import ScenarioModel
@@ -56,9 +57,26 @@ def patient(scenario: Scenario) -> Scenario:
     return replace(scenario, model=model)
 
 
-def check(scenario: Scenario) -> None:
-    """Raises `LiveError` for what only the simulated fabric has, naming the key."""
-    for path in only_native(scenario.model):
+#: What live switches and hosts of ours have, and BMv2 does not.
+_OURS: Final = {
+    ("switch", "buffer", "total_bytes"),
+    ("switch", "buffer", "classes"),
+    ("switch", "pfc", "enabled"),
+    ("transport", "traffic_class"),
+    ("transport", "dcqcn", "enabled"),
+}
+
+
+def check(scenario: Scenario, target: str = "live") -> None:
+    """Raises `LiveError` for what only the simulated fabric has, naming the key.
+
+    Lossless classes are had together: buffer, pauses, and hosts that obey them.
+    """
+    asked = only_native(scenario.model)
+    lossless = scenario.model.switch.pfc.enabled and target == "live"
+    for path in asked:
+        if lossless and path in _OURS:
+            continue
         key = ".".join(map(str, path))
         raise LiveError(f"{scenario.file}: {key}: the live fabric does not have that; use --on sim")
     for fault in scenario.faults:
@@ -68,9 +86,9 @@ def check(scenario: Scenario) -> None:
             )
 
 
-def scaled(scenario: Scenario, scale: int) -> Scenario:
+def scaled(scenario: Scenario, scale: int, target: str = "live") -> Scenario:
     """The scenario in real time; `model.live.rate_scale` is the scale. Raises as `check`."""
-    check(scenario)
+    check(scenario, target)
     topology = _topology(scenario.topology, scale)
     links = topology.links
 
@@ -132,7 +150,8 @@ def _model(scenario: Scenario, topology: Topology, scale: int) -> ScenarioModel:
         "quality_sample_us": live.quality_sample_us,
     }
     timers = ("rto_us", "rto_max_us", "reorder_us")
-    transport = {name: getattr(model.transport, name) * scale for name in timers}
+    transport: dict[str, Any] = {name: getattr(model.transport, name) * scale for name in timers}
+    transport["dcqcn"] = slower_dcqcn(model.transport.dcqcn, scale)
     names = ("hello_us", "hold_us", "full_us", "heartbeat_us", "notify_gap_us")
     syncmesh = {name: getattr(live, name) for name in names} | {"refresh_us": live.full_us}
     # A heartbeat may have to wait until a data packet has left.

@@ -7,6 +7,7 @@ import json
 import logging
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, Final
 from sglb.fabric.live.control import LiveView
 from sglb.p4.compiler import CompiledProgram
 from sglb.p4.native.program import compile_native
+from sglb.switch.buffers import BufferSettings
 from sglb.switch.clock import PS_PER_US
 from sglb.switch.config import SwitchConfig
 from sglb.switch.live import LiveSwitch, ServeOptions, serve
@@ -29,6 +31,10 @@ _log = logging.getLogger(__name__)
 PRIORITY: Final = 20
 _READ_CHUNK: Final = 4
 _DATAGRAM_BYTES: Final = 1 << 12
+
+
+#: Called in a switch's process, on its loop, once it serves.
+Aside = Callable[[LiveView, LiveSwitch], None]
 
 
 def live_config(queue_limit_bytes: int) -> SwitchConfig:
@@ -61,6 +67,8 @@ def warm_up(program: CompiledProgram) -> None:
 class SwitchProcess:
     """The target of a process: one switch, until SIGTERM.
 
+    `aside` is called once it serves, on its loop: for whoever wants to watch it from within.
+
     Its control socket takes `{"rate": [PORT, BIT/S]}`, and `{"begin": true}` when the traffic starts.
     At its end it writes its counts: drops by reason, the deepest queue in bytes and its port, and how
     long events had to wait since the beginning.
@@ -74,6 +82,8 @@ class SwitchProcess:
     timers: tuple[TimerApp, ...]
     config: SwitchConfig
     capture: Path | None = None
+    buffers: BufferSettings | None = None
+    aside: Aside | None = None
 
     def __call__(self) -> None:
         """Runs it."""
@@ -84,6 +94,8 @@ class SwitchProcess:
         def on_ready(live: LiveSwitch) -> None:
             running.append(live)
             self._listen(live)
+            if self.aside is not None:
+                self.aside(self.view, live)
             self.view.ready(self.name).touch()
 
         options = ServeOptions(
@@ -96,6 +108,7 @@ class SwitchProcess:
             device_id=self.device_id,
             name=self.name,
             switch=self.config,
+            buffers=self.buffers,
             # A piece of an answer holds up packets, and heartbeats among them.
             service=ServiceOptions(read_chunk=_READ_CHUNK),
             on_ready=on_ready,

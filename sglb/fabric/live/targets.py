@@ -11,9 +11,10 @@ from typing import Final
 
 from sglb.fabric.live.errors import LiveError
 from sglb.fabric.live.fabric import LiveFabric
+from sglb.fabric.live.lossless import live_buffers
 from sglb.fabric.live.namespaces import mount_own_sysfs
 from sglb.fabric.live.processes import ProcessSpec
-from sglb.fabric.live.switches import SwitchProcess, live_config, warm_up
+from sglb.fabric.live.switches import Aside, SwitchProcess, live_config, warm_up
 from sglb.fabric.scenario import Scenario
 from sglb.p4.compiler import CompiledProgram
 from sglb.switch.wire.port import InterfacePort
@@ -24,13 +25,21 @@ _CPU_PORT: Final = "510"
 
 
 class Embedded:
-    """`sglb switch` in each namespace, as `fabric.SwitchTarget`."""
+    """`sglb switch` in each namespace, as `fabric.SwitchTarget`.
+
+    `aside` is called in each switch's process once it serves. Raises `LiveError` for a lossless class
+    that finds no room.
+    """
 
     name = "live"
     compiled: Path | None = None
 
-    def __init__(self, scenario: Scenario, program: CompiledProgram) -> None:
+    def __init__(
+        self, scenario: Scenario, program: CompiledProgram, aside: Aside | None = None
+    ) -> None:
         warm_up(program)
+        self._aside = aside
+        self._buffers = {n.id: live_buffers(scenario, n.id) for n in scenario.topology.switches}
         self._program = program
         self._config = live_config(scenario.model.switch.queue_bytes)
         self.depth_unit_bytes = self._config.cell_bytes
@@ -45,7 +54,15 @@ class Embedded:
         )
         timers = fabric.plane.timers(switch_id)
         target = SwitchProcess(
-            fabric.view, name, switch_id, self._program, ports, timers, self._config
+            fabric.view,
+            name,
+            switch_id,
+            self._program,
+            ports,
+            timers,
+            self._config,
+            buffers=self._buffers[switch_id],
+            aside=self._aside,
         )
         return ProcessSpec(name, target, fabric.namespaces[switch_id], nice=-20)
 

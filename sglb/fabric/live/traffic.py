@@ -25,10 +25,12 @@ from itertools import cycle
 from pathlib import Path
 from typing import Final
 
+from sglb.fabric.dcqcn_config import resolve
 from sglb.fabric.events import Event, EventLog
 from sglb.fabric.frames import packet_identity
 from sglb.fabric.host import FIRST_PORT, Host, NicStats
 from sglb.fabric.live.control import LiveView
+from sglb.fabric.lossless_host import LosslessConfig, LosslessHost
 from sglb.fabric.qp import ReceiveStats, SendStats
 from sglb.fabric.roce import ipv4_checksum
 from sglb.fabric.simulation import transport_config
@@ -238,18 +240,21 @@ class _Traffic:
         )
 
     def _host(self, node: Node) -> Host:
-        topology = self._scenario.topology
+        topology, model = self._scenario.topology, self._scenario.model
         address = topology.address(node.id)
         self._by_ip[address.ipv4.packed] = self._by_ip[address.ipv6.packed] = node.id
-        return Host(
-            node.name,
-            address,
-            topology.switch_of(node.id).mac,
-            topology.attachment(node.id).spec.rate_bps,
-            transport_config(self._scenario),
-            self._clock,
-            partial(self._send, node.id),
-            self._scenario.rng(f"host {node.name}"),
+        gateway_mac = topology.switch_of(node.id).mac
+        rate_bps = topology.attachment(node.id).spec.rate_bps
+        config, rng = transport_config(self._scenario), self._scenario.rng(f"host {node.name}")
+        send = partial(self._send, node.id)
+        if not model.switch.pfc.enabled:
+            return Host(node.name, address, gateway_mac, rate_bps, config, self._clock, send, rng)
+        transport = model.transport
+        lossless = LosslessConfig(
+            transport.traffic_class, transport.cnp_class, resolve(transport.dcqcn)
+        )
+        return LosslessHost(
+            node.name, address, gateway_mac, rate_bps, config, lossless, self._clock, send, rng
         )
 
     async def run(self) -> TrafficResult:
