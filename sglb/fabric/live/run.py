@@ -17,12 +17,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, Protocol
 
 from sglb.fabric.advance import Advance, Stop, Tell
 from sglb.fabric.bounds import LowerBound
 from sglb.fabric.live import namespaces
-from sglb.fabric.live.control import load_live_control_plane
+from sglb.fabric.live.control import (
+    LiveControlPlaneFactory,
+    LiveView,
+    load_live_control_plane,
+)
 from sglb.fabric.live.errors import LiveError, StartStoppedError
 from sglb.fabric.live.fabric import LiveFabric, SwitchTarget
 from sglb.fabric.live.figures import summary
@@ -32,6 +36,7 @@ from sglb.fabric.report import PolicyReport
 from sglb.fabric.scenario import Scenario
 from sglb.fabric.workers import JobsInterrupted, WorkerError, packed
 from sglb.p4.compiler import CompiledProgram
+from sglb.switch.live import LiveSwitch
 
 _MAIN: Final = "from sglb.fabric.live.run import work; work()"
 _STOP: Final = b"s"
@@ -40,12 +45,22 @@ _END_S: Final = 30.0
 LIVE, BMV2 = "live", "bmv2"
 
 
+class Beside(Protocol):
+    """What runs beside switches and controller, to be sent to the supervisor by pickle."""
+
+    def within(self, view: LiveView, live: LiveSwitch) -> None:
+        """Called in each of our switches' processes once it serves."""
+
+    def control(self, inner: LiveControlPlaneFactory) -> LiveControlPlaneFactory:
+        """A control plane around the fabric's own one."""
+
+
 @dataclass(frozen=True, slots=True)
 class LiveJob:
     """Everything a supervisor needs. `scenario` is in real time; `ideal_fct_ps` by flow id.
 
     `logs` is a folder that keeps the logs, `target` what runs the switches (`LIVE`, `BMV2`), `source`
-    the program's file, for compilers other than ours.
+    the program's file, for compilers other than ours. `beside` adds to the fabric's processes.
     """
 
     scenario: Scenario
@@ -57,6 +72,7 @@ class LiveJob:
     target: str
     logs: Path | None
     source: Path
+    beside: Beside | None = None
 
     @property
     def policy(self) -> str:
@@ -207,13 +223,16 @@ class _Stopped:
 def run_policy(job: LiveJob, policy: str, tell: Tell, stop: Stop) -> PolicyReport:
     """One policy on a fabric of its own, in this process: it must have no threads."""
     control = load_live_control_plane(job.control_plane)
+    within = None
+    if job.beside is not None:
+        control, within = job.beside.control(control), job.beside.within
 
     async def run(folder: Path) -> PolicyReport:
         target: SwitchTarget
         if job.target == BMV2:
             target = Bmv2(job.scenario, job.source, folder)
         else:
-            target = Embedded(job.scenario, job.program)
+            target = Embedded(job.scenario, job.program, within)
         fabric = LiveFabric(job.scenario, policy, folder, target, control, stop)
         async with fabric:
             found = await fabric.run(tell)

@@ -1,0 +1,1 @@
+"""Watermarks of live switches: set while packets run, tuned by what the switches report."""

@@ -1,0 +1,253 @@
+"""Setting watermarks of running switches: ECN by P4Runtime, what pauses by gNMI; read back.
+
+Kmin, Kmax and Pmax are entries of the P4 program's table of watermarks, written in a role of the tuner's
+own. Alpha and XON are the traffic manager's, under the paths of `sglb.switch.gnmi_buffers`; BMv2 has
+neither, nor a shared buffer. A setting reaches all of a fabric's switches or, where one refuses, none:
+those that had it already are set back. Headroom is not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+from finsy import Action, P4TableEntry, P4TableMatch
+from finsy.proto import gnmi, gnmi_grpc
+
+from sglb.switch.buffers import ALPHA, XON_OFFSET
+from sglb.switch.gnmi_buffers import ROOT
+from sglb.switch.p4runtime.client import InProcessClient
+from sglb.switch.p4runtime.status import P4RuntimeError
+from sglb.watermark.live.errors import LiveTuneError
+from sglb.watermark.settings import Watermarks
+
+WATERMARKS: Final = "FabricEgress.ecn.watermarks"
+_SET: Final = "FabricEgress.ecn.set_watermark"
+_SLOPE_ONE: Final = 1 << 32
+_RPC_S: Final = 10.0
+#: Alpha is kept as a ratio of 16-bit numbers.
+_ALPHA_SLACK: Final = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """ECN as the program has it: thresholds in its unit of depth, and the slope between them."""
+
+    kmin: int
+    kmax: int
+    slope: int
+
+    @classmethod
+    def of(cls, watermarks: Watermarks, unit_bytes: int) -> Marks:
+        """What a setting means where depths are in `unit_bytes`."""
+        kmin = int(watermarks.kmin_bytes) // unit_bytes
+        kmax = int(watermarks.kmax_bytes) // unit_bytes
+        slope = min(round(watermarks.pmax * _SLOPE_ONE) // max(1, kmax - kmin), _SLOPE_ONE - 1)
+        return cls(kmin, kmax, slope)
+
+
+class EcnTable:
+    """The marking of one class on one switch, over P4Runtime."""
+
+    def __init__(self, name: str, client: InProcessClient, traffic_class: int) -> None:
+        self._name = name
+        self._client = client
+        self._class = traffic_class
+
+    def read(self) -> dict[int, Marks]:
+        """By P4 port number, of the ports that the controller has given entries."""
+        with _told(self._name):
+            entries = [
+                e
+                for e in self._client.read(P4TableEntry(WATERMARKS))
+                if e.match["class"] == self._class
+            ]
+        return {int(e.match["port"]): _marks(e) for e in entries}
+
+    def write(self, wanted: Mapping[int, Marks]) -> None:
+        """Changes entries and reads them back. Raises `LiveTuneError`."""
+        with _told(self._name):
+            self._client.modify(
+                [
+                    P4TableEntry(
+                        WATERMARKS,
+                        match=P4TableMatch({"port": port, "class": self._class}),
+                        action=Action(_SET, kmin=one.kmin, kmax=one.kmax, slope=one.slope),
+                    )
+                    for port, one in sorted(wanted.items())
+                ]
+            )
+        now = self.read()
+        for port, one in sorted(wanted.items()):
+            if now.get(port) != one:
+                raise LiveTuneError(
+                    f"{self._name}: the watermarks of port {port} were written as {one} and read "
+                    f"{now.get(port)}: somebody else writes them too"
+                )
+
+
+def _marks(entry: Any) -> Marks:
+    return Marks(**{name: int(value) for name, value in entry.action.args.items()})
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    try:
+        yield
+    except P4RuntimeError as error:
+        raise LiveTuneError(f"{name}: {error}") from error
+
+
+class BufferPaths:
+    """What pauses one class on one switch, over gNMI. `channel` is to where it serves."""
+
+    def __init__(self, name: str, channel: grpc.Channel, traffic_class: int) -> None:
+        self._name = name
+        self._class = traffic_class
+        self._stub = gnmi_grpc.gNMIStub(channel)
+
+    def read(self) -> dict[str, float]:
+        """Values by leaf. Raises `LiveTuneError` for a switch without such a lossless class."""
+        request = gnmi.GetRequest(path=[self._path()], type=gnmi.GetRequest.CONFIG)
+        answer = self._call(self._stub.Get, request)
+        found: dict[str, float] = {}
+        for notification in answer.notification:
+            for update in notification.update:
+                kind = update.val.WhichOneof("value")
+                found[update.path.elem[-1].name] = float(getattr(update.val, kind))
+        if ALPHA not in found or XON_OFFSET not in found:
+            raise LiveTuneError(
+                f"{self._name}: class {self._class} is not lossless there: start it with a buffer "
+                "(`sglb switch --buffers`)"
+            )
+        return {ALPHA: found[ALPHA], XON_OFFSET: found[XON_OFFSET]}
+
+    def write(self, wanted: Mapping[str, float]) -> None:
+        """Sets leaves and reads them back. Raises `LiveTuneError`."""
+        request = gnmi.SetRequest(
+            update=[
+                gnmi.Update(path=self._path(leaf), val=_typed(leaf, value))
+                for leaf, value in sorted(wanted.items())
+            ]
+        )
+        self._call(self._stub.Set, request)
+        now = self.read()
+        for leaf, value in wanted.items():
+            if abs(now[leaf] - value) > _ALPHA_SLACK * value:
+                raise LiveTuneError(
+                    f"{self._name}: {leaf} was set to {value:g} and reads {now[leaf]:g}: somebody "
+                    "else sets it too"
+                )
+
+    def _path(self, leaf: str | None = None) -> gnmi.Path:
+        elements = [
+            gnmi.PathElem(name=ROOT),
+            gnmi.PathElem(name="class", key={"number": f"{self._class}"}),
+            gnmi.PathElem(name="config"),
+        ]
+        return gnmi.Path(elem=[*elements, *([gnmi.PathElem(name=leaf)] if leaf else [])])
+
+    def _call(self, call: Any, request: Any) -> Any:
+        try:
+            return call(request, timeout=_RPC_S)
+        except grpc.RpcError as error:
+            raise LiveTuneError(f"{self._name}: gNMI: {error.details()}") from error
+
+
+def _typed(leaf: str, value: float) -> gnmi.TypedValue:
+    if leaf == ALPHA:
+        return gnmi.TypedValue(double_val=value)
+    return gnmi.TypedValue(uint_val=int(value))
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What a switch has in force."""
+
+    marks: Mapping[int, Marks]
+    pauses: Mapping[str, float] | None
+
+
+class SwitchActuator:
+    """One switch; `buffers` None: one, like BMv2, that has ECN alone."""
+
+    def __init__(
+        self, name: str, ecn: EcnTable, buffers: BufferPaths | None, unit_bytes: int
+    ) -> None:
+        self.name = name
+        self._ecn = ecn
+        self._buffers = buffers
+        self._unit_bytes = unit_bytes
+
+    def state(self) -> _State:
+        """What is in force."""
+        return _State(self._ecn.read(), None if self._buffers is None else self._buffers.read())
+
+    def set_marks(self, watermarks: Watermarks) -> None:
+        """Puts Kmin, Kmax and Pmax in force on all ports. Raises `LiveTuneError`."""
+        marks = Marks.of(watermarks, self._unit_bytes)
+        ports = self._ecn.read()
+        if not ports:
+            raise LiveTuneError(f"{self.name}: no port has watermarks of this class yet")
+        self._ecn.write(dict.fromkeys(ports, marks))
+
+    def set(self, watermarks: Watermarks) -> None:
+        """Puts a setting in force; when that fails, what was before. Raises `LiveTuneError`."""
+        if self._buffers is None:
+            raise LiveTuneError(
+                f"{self.name}: BMv2 has neither a shared buffer nor pauses: only Kmin, Kmax and Pmax "
+                "can be set on it (`set_marks`)"
+            )
+        before = self.state()
+        try:
+            self._buffers.write(
+                {ALPHA: watermarks.alpha, XON_OFFSET: float(int(watermarks.xon_offset_bytes))}
+            )
+            self.set_marks(watermarks)
+        except LiveTuneError as error:
+            self._back(before, error)
+            raise
+
+    def restore(self, state: _State) -> None:
+        """Puts a state in force again. Raises `LiveTuneError`."""
+        self._ecn.write(state.marks)
+        if self._buffers is not None and state.pauses is not None:
+            self._buffers.write(state.pauses)
+
+    def _back(self, before: _State, cause: LiveTuneError) -> None:
+        try:
+            self.restore(before)
+        except LiveTuneError as error:
+            raise LiveTuneError(f"{cause}; not taken back: {error}") from cause
+
+
+class FabricActuator:
+    """All switches of a fabric, set alike."""
+
+    def __init__(self, switches: Sequence[SwitchActuator]) -> None:
+        self._switches = tuple(switches)
+
+    def set(self, watermarks: Watermarks) -> None:
+        """Puts a setting in force on all switches, or none. Raises `LiveTuneError`.
+
+        Its text says where taking back has failed, too.
+        """
+        done = []
+        try:
+            for one in self._switches:
+                before = one.state()
+                one.set(watermarks)
+                done.append((one, before))
+        except LiveTuneError as error:
+            left = []
+            for one, before in reversed(done):
+                try:
+                    one.restore(before)
+                except LiveTuneError as failed:
+                    left.append(str(failed))
+            if left:
+                raise LiveTuneError(f"{error}; not taken back: {'; '.join(left)}") from error
+            raise

@@ -1,0 +1,136 @@
+"""A scenario run twice on live switches, with its watermarks as they are and tuned while packets run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sglb import programs
+from sglb.fabric.advance import Advance
+from sglb.fabric.bounds import ideal_fct_ps, lower_bound
+from sglb.fabric.live.lossless import RESPONSE_PS
+from sglb.fabric.live.run import LIVE, LiveJob, run_job
+from sglb.fabric.live.scaled import default_scale, scaled
+from sglb.fabric.lossless import port_headroom_bytes
+from sglb.fabric.report import PolicyReport
+from sglb.fabric.scenario import Scenario
+from sglb.fabric.simulation import transport_config
+from sglb.p4.compiler import compile  # noqa: A004 - the documented name
+from sglb.switch.clock import PS_PER_S
+from sglb.watermark.errors import WatermarkError
+from sglb.watermark.from_scenario import watermarks
+from sglb.watermark.live.process import NAME, LiveTuner
+from sglb.watermark.objective import Weights
+from sglb.watermark.settings import Watermarks
+from sglb.watermark.space import Place, SearchSpace
+from sglb.watermark.tuner.annealing import Schedule
+from sglb.watermark.tuner.spaces import nearest_feasible, search_space
+
+
+@dataclass(frozen=True, slots=True)
+class LiveOptions:
+    """What a user may choose."""
+
+    interval_s: float = 0.5
+    weights: Weights = field(default_factory=Weights)
+    schedule: Schedule = field(default_factory=Schedule)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRun:
+    """One of the runs: how it went, and what the tuner's process said of it."""
+
+    report: PolicyReport
+    tuner: Mapping[str, Any]
+
+    @property
+    def score(self) -> float:
+        """The mean over intervals in which something moved."""
+        scores = self.tuner["score"]
+        return sum(scores) / len(scores) if scores else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTuned:
+    """Both runs, rates divided by `scale`; `start` is the scenario's setting, `last` the tuner's."""
+
+    fixed: LiveRun
+    tuned: LiveRun
+    start: Watermarks
+    last: Watermarks
+    space: SearchSpace
+    scale: int
+
+
+def tune_live(
+    scenario: Scenario,
+    policy: str,
+    options: LiveOptions | None = None,
+    progress: Callable[[str, Advance], None] | None = None,
+) -> LiveTuned:
+    """Runs a scenario under one policy on live switches, fixed and tuned; needs root.
+
+    Raises `LiveError` for what cannot be had here, `WatermarkError` for what has nothing to tune, or a
+    switch that can't be set, `WorkerError` for a run that failed.
+    """
+    chosen = options or LiveOptions()
+    scale = scenario.model.live.rate_scale or default_scale(scenario)
+    real = scaled(scenario, scale)
+    space, given = live_space(real)
+    start = nearest_feasible(space, given)
+    seed = scenario.model.seed
+    watch = LiveTuner(None, (), chosen.interval_s, seed, chosen.weights, chosen.schedule)
+    tuner = LiveTuner(space, start, chosen.interval_s, seed, chosen.weights, chosen.schedule)
+    fixed = _run(real, policy, watch, progress)
+    tuned = _run(real, policy, tuner, progress)
+    settings = tuned.tuner["settings"]
+    return LiveTuned(
+        fixed=fixed,
+        tuned=tuned,
+        start=watermarks(real),
+        last=Watermarks(**settings[-1]) if settings else space.watermarks(start),
+        space=space,
+        scale=scale,
+    )
+
+
+def live_space(scenario: Scenario) -> tuple[SearchSpace, Place]:
+    """The search space of a scenario in real time: headroom is what live switches are given."""
+    model, topology = scenario.model, scenario.topology
+    sizes = [
+        port_headroom_bytes(link.spec, model.switch, model.transport)
+        + link.spec.rate_bps * RESPONSE_PS // PS_PER_S // 8
+        for link in topology.links
+    ]
+    pfc = model.switch.pfc.model_copy(update={"headroom_bytes": max(sizes)})
+    switch = model.switch.model_copy(update={"pfc": pfc})
+    return search_space(replace(scenario, model=model.model_copy(update={"switch": switch})))
+
+
+def _run(
+    scenario: Scenario,
+    policy: str,
+    tuner: LiveTuner,
+    progress: Callable[[str, Advance], None] | None,
+) -> LiveRun:
+    transport = transport_config(scenario)
+    bound = lower_bound(scenario.topology, scenario.faults, scenario.workload, transport, 0)
+    ideal = tuple(ideal_fct_ps(scenario.topology, scenario.workload, transport, 0))
+    job = LiveJob(
+        scenario,
+        (policy,),
+        compile(programs.glb()),
+        "default",
+        bound,
+        ideal,
+        LIVE,
+        None,
+        programs.glb(),
+        tuner,
+    )
+    reports = run_job(job, progress)
+    said = reports[0].control.get(NAME)
+    if not isinstance(said, dict) or "score" not in said:
+        raise WatermarkError(f"{scenario.model.name}: the tuner's process left no report")
+    return LiveRun(reports[0], said)
