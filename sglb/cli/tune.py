@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from sglb.cli import files
 from sglb.cli.errors import INCOMPLETE, UserError
-from sglb.cli.table import FILE_WIDTH
+from sglb.cli.tune_show import show
 
 if TYPE_CHECKING:
-    from sglb.watermark.settings import Watermarks
+    from sglb.fabric.scenario import Scenario
     from sglb.watermark.tuner.observation import Observation
-    from sglb.watermark.tuner.session import Outcome, Tuned
-
-_MS = 1e9  # ps
+    from sglb.watermark.tuner.session import Options, Tuned
+    from sglb.watermark.tuner.store import Results
 
 
 def tune_command(
@@ -56,6 +54,22 @@ def tune_command(
         Path | None,
         typer.Option("--json", metavar="FILE", help="Write every step to FILE (- for stdout)."),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Draw it on a page, both runs and the search."),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            "--resume", metavar="FILE", help="Keep finished runs in FILE; go on if it has some."
+        ),
+    ] = None,
+    repeat: Annotated[
+        int, typer.Option("--repeat", min=1, metavar="N", help="With N seeds, one after another.")
+    ] = 1,
+    model: Annotated[
+        bool, typer.Option("--model/--no-model", help="Let the fluid model lead the search.")
+    ] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
     sonic: Annotated[
         list[str] | None,
@@ -92,7 +106,9 @@ def tune_command(
     """
     from sglb.watermark.objective import Weights
     from sglb.watermark.tuner.fabric import Timing
-    from sglb.watermark.tuner.session import Options, tune
+    from sglb.watermark.tuner.page import page
+    from sglb.watermark.tuner.session import Options
+    from sglb.watermark.tuner.store import Results
 
     weights = Weights(throughput, delay, pauses)
     if sonic:
@@ -113,30 +129,81 @@ def tune_command(
     if name not in scenario.policies:
         raise UserError(f"{file}: no policy {name}; there are {', '.join(scenario.policies)}")
     timing = Timing(settle_us=interval_us / 5, measure_us=interval_us * 4 / 5)
-    options = Options(weights=weights, timing=timing)
-    with files.output(json_file) as write, _Told(quiet) as told:
-        found = tune(scenario, name, options, told)
-        write(json.dumps(_document(found), indent=1) + "\n")
+    options = Options(weights=weights, timing=timing, use_model=model)
+    results = Results(resume, scenario, name, options)
+    first = scenario.model.seed
+    found: list[tuple[int, Tuned]] = []
+    with files.output(json_file) as write, files.output(html) as write_page:
+        for number in range(first, first + repeat):
+            one = files.scenario(file, number, None) if number != first else scenario
+            found.append((number, _tuned(one, name, options, results, quiet)))
+        documents = [_document(one) for _, one in found]
+        write(json.dumps(documents[0] if repeat == 1 else documents, indent=1) + "\n")
+        title = f"{scenario.name}, {name}"
+        write_page(page(title, found, weights, interval_us))
     if not quiet:
-        _show(found, f"{scenario.name}, {name}", on_stderr=str(json_file) == "-")
-    if found.fixed.completion_us is None or found.tuned.completion_us is None:
+        on_stderr = "-" in (str(json_file), str(html))
+        for number, one_found in found:
+            show(one_found, title if repeat == 1 else f"{title}, seed {number}", on_stderr)
+    if any(run.completion_us is None for _, one in found for run in (one.fixed, one.tuned)):
         raise typer.Exit(INCOMPLETE)
 
 
-class _Told:
-    """Progress on a terminal: which run, how many intervals, the last score's parts."""
+def _tuned(
+    scenario: Scenario, policy: str, options: Options, results: Results, quiet: bool
+) -> Tuned:
+    """One seed's runs, those that are not kept yet."""
+    from sglb.watermark.from_scenario import watermarks
+    from sglb.watermark.tuner.session import hold, search_space, tune
 
-    def __init__(self, quiet: bool) -> None:
+    seed = scenario.model.seed
+    kept = results.tuned(seed)
+    if kept is not None:
+        return kept
+    search_space(scenario)  # complains before anything is run
+    with _Told(quiet, seed) as told:
+        fixed = results.fixed(seed)
+        if fixed is None:
+            told.begin("as it is")
+            fixed = hold(scenario, policy, watermarks(scenario), options, told.interval)
+            results.keep(seed, fixed)
+
+        def each(seen: Observation, _tuned: bool) -> None:
+            told.interval(seen)
+
+        told.begin("fluid model")
+        begun = False
+
+        def solved(done: int, of: int) -> None:
+            nonlocal begun
+            told.solved(done, of)
+            if done == of and not begun:
+                begun = True
+                told.begin("tuned", len(fixed.seen))
+
+        if not options.use_model:
+            told.begin("tuned", len(fixed.seen))
+        found = tune(scenario, policy, options, each, solved, fixed)
+        results.keep(seed, found)
+    return found
+
+
+class _Told:
+    """Progress on a terminal: which run, how far, the last interval's parts."""
+
+    def __init__(self, quiet: bool, seed: int) -> None:
         console = Console(stderr=True)
+        self._seed = seed
         self._shown = Progress(
             TextColumn("{task.description}"),
+            BarColumn(),
             TimeElapsedColumn(),
             console=console,
             transient=True,
             disable=quiet or not console.is_terminal,
         )
         self._task = self._shown.add_task("starts", total=None)
-        self._count = {False: 0, True: 0}
+        self._what = ""
 
     def __enter__(self) -> _Told:
         self._shown.__enter__()
@@ -145,13 +212,20 @@ class _Told:
     def __exit__(self, *_: object) -> None:
         self._shown.stop()
 
-    def __call__(self, seen: Observation, tuned: bool) -> None:
-        self._count[tuned] += 1
-        self._shown.update(
-            self._task,
-            description=f"{'tuned' if tuned else 'as it is'}: interval {self._count[tuned]}, "
-            f"throughput {seen.throughput:.2f}, delay {seen.delay:.2f}, unpaused {seen.unpaused:.2f}",
-        )
+    def begin(self, what: str, intervals: int | None = None) -> None:
+        """A run of about so many intervals begins."""
+        self._what = f"seed {self._seed}, {what}"
+        self._shown.remove_task(self._task)
+        self._task = self._shown.add_task(self._what, total=intervals)
+
+    def solved(self, done: int, of: int) -> None:
+        """So many settings are."""
+        self._shown.update(self._task, completed=done, total=of)
+
+    def interval(self, seen: Observation) -> None:
+        """One more is over."""
+        parts = f"throughput {seen.throughput:.2f}, delay {seen.delay:.2f}, unpaused {seen.unpaused:.2f}"
+        self._shown.update(self._task, advance=1, description=f"{self._what}: {parts}")
 
 
 def _document(found: Tuned) -> dict[str, object]:
@@ -162,6 +236,8 @@ def _document(found: Tuned) -> dict[str, object]:
         "start": asdict(found.start),
         "last": asdict(found.last),
         "searches": found.searches,
+        "recalled": found.recalled,
+        "ports": [asdict(port) for port in found.after],
         "parameters": {
             p.name: {"unit": p.unit, "levels": p.levels} for p in found.space.parameters
         },
@@ -177,46 +253,3 @@ def _document(found: Tuned) -> dict[str, object]:
             for step in found.steps
         ],
     }
-
-
-def _show(found: Tuned, title: str, on_stderr: bool) -> None:
-    console = Console(stderr=on_stderr, highlight=False)
-    if not console.is_terminal:
-        console.width = FILE_WIDTH
-    table = Table(title=title, title_justify="left", box=None)
-    for heading in ("", "as it is", "tuned"):
-        table.add_column(heading, justify="left" if not heading else "right")
-    for label, text in _ROWS:
-        table.add_row(label, text(found.fixed), text(found.tuned))
-    console.print(table)
-    settings = Table(title="setting", title_justify="left", box=None)
-    for heading in ("", "at first", "at last"):
-        settings.add_column(heading, justify="left" if not heading else "right")
-    for name in ("kmin_bytes", "kmax_bytes", "pmax", "alpha", "xon_offset_bytes"):
-        settings.add_row(name, _value(found.start, name), _value(found.last, name))
-    console.print(settings)
-    tried = len({step.place for step in found.steps})
-    console.print(
-        f"{len(found.steps)} intervals, {tried} settings tried of {len(found.space):,}, "
-        f"{found.searches} searches. The score is the mean over intervals, from 0 to 1."
-    )
-
-
-def _completion(run: Outcome) -> str:
-    return "not complete" if run.completion_us is None else f"{run.completion_us:,.0f} us"
-
-
-_ROWS = (
-    ("score", lambda run: f"{run.score:.4f}"),
-    ("completion", _completion),
-    ("flow completion, median", lambda run: f"{run.flows.fct_ps.p50 / _MS:,.3f} ms"),
-    ("flow completion, 99 %", lambda run: f"{run.flows.fct_ps.p99 / _MS:,.3f} ms"),
-    ("pause frames", lambda run: f"{run.pauses.pause_frames:,}"),
-    ("ports were paused for", lambda run: f"{run.pauses.paused_us:,.0f} us"),
-    ("data packets lost", lambda run: f"{run.losses.data:,}"),
-)
-
-
-def _value(setting: Watermarks, name: str) -> str:
-    value = getattr(setting, name)
-    return f"{value:,.0f}" if name.endswith("_bytes") else f"{value:g}"

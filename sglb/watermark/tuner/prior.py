@@ -23,6 +23,7 @@ from sglb.watermark.space import Place, SearchSpace
 
 _LONG_US = 1_500.0
 _BURST_US = 100.0  #: of the receiver's link
+_BEHIND = 8  #: flows behind the uplink
 #: Moves no score in the model, so one level of it is solved.
 _LEFT_OUT = "xon_offset_bytes"
 
@@ -64,7 +65,7 @@ class Prior:
         ]
         self._number = {place: n for n, place in enumerate(places)}
         settings = [space.watermarks(place) for place in places]
-        kinds = _kinds(links, space.device.buffer_bytes)
+        kinds = _kinds(links, space, space.parameters[room].levels[headroom])
         self.kinds = tuple(kinds)
         found = []
         for n, (network, duration_us) in enumerate(kinds.values()):
@@ -104,8 +105,11 @@ class Prior:
         return self._number.get((*place[: self._at], 0, *place[self._at + 1 :]))
 
 
-def _kinds(links: Links, buffer_bytes: float) -> dict[str, tuple[Network, float]]:
-    """Networks and how long they are watched."""
+def _kinds(
+    links: Links, space: SearchSpace, headroom_bytes: float
+) -> dict[str, tuple[Network, float]]:
+    """Networks and how long they are watched; beside their ports' headroom they have the real pool."""
+    pool = space.pool_bytes(headroom_bytes)
 
     def to_one(flows: int, start_gbps: float | None, size_bytes: float | None) -> Network:
         return incast(
@@ -113,7 +117,7 @@ def _kinds(links: Links, buffer_bytes: float) -> dict[str, tuple[Network, float]
             links.rate_gbps,
             feedback_us=links.feedback_us,
             pause_delay_us=links.pause_us,
-            buffer_bytes=buffer_bytes,
+            buffer_bytes=pool + flows * headroom_bytes,
             size_bytes=size_bytes,
             start_gbps=start_gbps,
             dcqcn=links.dcqcn,
@@ -122,12 +126,12 @@ def _kinds(links: Links, buffer_bytes: float) -> dict[str, tuple[Network, float]
 
     burst = links.rate_gbps * BYTES_US_PER_GBPS * _BURST_US
     uplink = behind_uplink(
-        8,
+        _BEHIND,
         links.rate_gbps,
         feedback_us=links.feedback_us,
         link_us=links.link_us,
         pause_delay_us=links.pause_us,
-        buffer_bytes=buffer_bytes,
+        buffer_bytes=pool + _BEHIND * headroom_bytes,
         dcqcn=links.dcqcn,
         packet_bytes=links.packet_bytes,
     )

@@ -1,0 +1,101 @@
+"""Runs of `sglb tune` in a file, so that one that was interrupted goes on where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from sglb.fabric.scenario import Scenario
+from sglb.watermark.errors import WatermarkError
+from sglb.watermark.tuner.session import Held, Options, Tuned
+
+_HELD = TypeAdapter(Held)
+_TUNED = TypeAdapter(Tuned)
+_FORMAT = "sglb tune results 1"
+
+
+class Results:
+    """Finished runs by seed: `fixed` ones, and both together. Without a path nothing is kept.
+
+    A file belongs to one scenario, policy and set of options. Raises `WatermarkError` for one that is
+    another's, or no such file.
+    """
+
+    def __init__(
+        self, path: Path | None, scenario: Scenario, policy: str, options: Options
+    ) -> None:
+        self._path = path
+        self._of = _fingerprint(scenario, policy, options)
+        self._runs: dict[str, dict[str, Any]] = {}
+        if path is not None and path.exists():
+            self._runs = self._read(path)
+
+    def fixed(self, seed: int) -> Held | None:
+        """The run with the scenario's own setting."""
+        found: Held | None = self._found(_HELD, seed, "fixed")
+        return found
+
+    def tuned(self, seed: int) -> Tuned | None:
+        """Both runs."""
+        found: Tuned | None = self._found(_TUNED, seed, "tuned")
+        return found
+
+    def keep(self, seed: int, run: Held | Tuned) -> None:
+        """Adds a run; the file is replaced as a whole, so it is never half."""
+        if self._path is None:
+            return
+        of_seed = self._runs.setdefault(str(seed), {})
+        if isinstance(run, Held):
+            of_seed["fixed"] = _HELD.dump_python(run, mode="json")
+        else:
+            of_seed["tuned"] = _TUNED.dump_python(run, mode="json")
+        text = json.dumps({"format": _FORMAT, "of": self._of, "runs": self._runs})
+        part = self._path.with_name(self._path.name + ".part")
+        try:
+            part.write_text(text + "\n", encoding="utf-8")
+            part.replace(self._path)
+        except OSError as error:
+            raise WatermarkError(f"{self._path}: can't be written: {error.strerror}") from None
+
+    def _read(self, path: Path) -> dict[str, dict[str, Any]]:
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise WatermarkError(f"{path}: can't be read: {error.strerror}") from None
+        except ValueError:
+            raise WatermarkError(f"{path}: no results of sglb tune; name another file") from None
+        if not isinstance(document, dict) or document.get("format") != _FORMAT:
+            raise WatermarkError(f"{path}: no results of sglb tune; name another file")
+        if document.get("of") != self._of:
+            raise WatermarkError(
+                f"{path}: results of another scenario, policy or options; name another file"
+            )
+        runs = document.get("runs")
+        if not isinstance(runs, dict) or not all(isinstance(one, dict) for one in runs.values()):
+            raise WatermarkError(f"{path}: damaged; name another file")
+        return runs
+
+    def _found(self, adapter: TypeAdapter[Any], seed: int, kind: str) -> Any:
+        kept = self._runs.get(str(seed), {}).get(kind)
+        if kept is None:
+            return None
+        try:
+            return adapter.validate_python(kept)
+        except ValidationError as error:
+            where = ".".join(str(part) for part in error.errors()[0]["loc"])
+            raise WatermarkError(
+                f"{self._path}: damaged at runs.{seed}.{kind}.{where}; name another file"
+            ) from None
+
+
+def _fingerprint(scenario: Scenario, policy: str, options: Options) -> str:
+    """Of all that makes a run what it is, but for the seed."""
+    model = scenario.model.model_dump(mode="json", by_alias=True)
+    model.pop("seed")
+    chosen = [options.weights, options.schedule, options.timing, options.use_model]
+    text = json.dumps([model, policy, repr(chosen)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
