@@ -22,7 +22,7 @@ from controller.layout import FabricLayout
 from controller.live.identity import incarnation_of
 from controller.live.news import LinkNews, NewsServer
 from sglb.fabric.live.control import LiveView
-from sglb.switch.clock import PS_PER_MS
+from sglb.switch.clock import PS_PER_MS, PS_PER_S
 from sglb.switch.p4runtime.client import InProcessClient
 from sglb.switch.p4runtime.remote import RemoteService
 from sglb.switch.p4runtime.status import P4RuntimeError
@@ -145,7 +145,7 @@ class _Agent:
         config = agent_config(self._layout, self._allocation, scenario, incarnation, self._key)
         config = replace(
             config,
-            timers=replace(config.timers, **PATIENCE_PS),
+            timers=replace(config.timers, beat_gap_ps=PS_PER_S // _BEATS_PER_S, **PATIENCE_PS),
             new_data_plane=False,
             first_seq=now_ms % (1 << SEQ_BITS),
         )

@@ -41,17 +41,23 @@ class Agent:
 
     # --- inputs -----------------------------------------------------------------------------------
 
-    def start(self, now_ps: int, announced: Mapping[int, int] | None = None) -> list[Effect]:
+    def start(
+        self,
+        now_ps: int,
+        announced: Mapping[int, int] | None = None,
+        neighbours: Mapping[int, tuple[int, int]] | None = None,
+    ) -> list[Effect]:
         """Fills the agent's tables and says HELLO.
 
-        `announced`: for an agent that starts on a data plane that has been running, the code it
-        announced last by subject, where known.
+        For an agent that starts on a data plane that has been running: `announced` is the code that
+        this announced last by subject, where known; `neighbours` by port the (node, incarnation) that it
+        hears. It goes on hearing them: a link is not dead because an agent is new.
         """
         self._out.now_ps = now_ps
         for heard in self.config.heard:
             self._out.emit(WriteProfile(heard, self.config.lanes(heard)))
         self._announcer.start(announced or {})
-        self._neighbours.start()
+        self._neighbours.start(neighbours or {})
         return self._out.take()
 
     def without_carrier(self, now_ps: int, ports: Iterable[int]) -> list[Effect]:

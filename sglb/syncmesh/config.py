@@ -49,9 +49,10 @@ class Timers:
     hello: between two HELLOs. hold: how long a neighbour may rely on the last one. full: between two
     FULLs. delta: how long changes are collected before a DELTA. retransmit: until an unacknowledged
     DELTA is sent again, doubled each time up to `retransmit_max`. set_timeout: until a SET that the data
-    plane did not confirm is sent again. heartbeat: the data plane's. good_beats: so many in a row make a
-    link that was marked down good again. settle: how long a neighbour must be UP before its link
-    is used again, so that what it had to say has come.
+    plane did not confirm is sent again. heartbeat: the data plane's. beat_gap: the data plane tells of
+    heartbeats on a link that is marked down no more often than this (its `beats_told`; 0: of each).
+    good_beats: so many in a row make such a link good again. settle: how long a neighbour must be UP
+    before its link is used again, so that what it had to say has come.
     """
 
     hello_ps: int = PS_PER_MS
@@ -62,6 +63,7 @@ class Timers:
     retransmit_max_ps: int = 16 * PS_PER_MS
     set_timeout_ps: int = 2 * PS_PER_MS
     heartbeat_ps: int = PS_PER_MS
+    beat_gap_ps: int = 0
     good_beats: int = 3
     settle_ps: int = 20 * PS_PER_US
 
@@ -73,8 +75,9 @@ class Timers:
             raise AgentConfigError(
                 f"hold_ps ({self.hold_ps}) must exceed hello_ps ({self.hello_ps}) by 1 us or more"
             )
-        if min(self.delta_ps, self.settle_ps) < 0:
-            raise AgentConfigError("delta_ps and settle_ps must not be negative")
+        for name in ("delta_ps", "settle_ps", "beat_gap_ps"):
+            if getattr(self, name) < 0:
+                raise AgentConfigError(f"{name} must not be negative, got {getattr(self, name)}")
         if self.retransmit_max_ps < self.retransmit_ps or self.good_beats < 1:
             raise AgentConfigError(
                 "retransmit_max_ps must be not below retransmit_ps, good_beats at least 1"

@@ -106,15 +106,16 @@ class ScheduledAgent:
         """Reads what the switch holds, fills the agent's tables and goes on from there."""
         try:
             self._tables.found(self._client.read(OWNED))
-            announced: dict[int, int] = {}
+            announced, neighbours = {}, {}
             if not self.config.new_data_plane:
                 announced = announced_codes(self._client.read(ANNOUNCED))
+                neighbours = self._tables.neighbours()
         except P4RuntimeError as error:
             self._failed(error)
             return
         self._running = True
         self._client.on_packet_in(self._packet_in)
-        self._do(self._agent.start(self._clock.now_ps, announced))
+        self._do(self._agent.start(self._clock.now_ps, announced, neighbours))
         self._do(self._agent.without_carrier(self._clock.now_ps, self._ports_down()))
         self._write(self._tables.leftovers())
 
@@ -250,10 +251,11 @@ class AsyncAgent:
 
     async def _serve(self) -> None:
         self._tables.found([entity async for entity in self._client.read(OWNED)])
-        announced: dict[int, int] = {}
+        announced, neighbours = {}, {}
         if self._recall:
             announced = announced_codes([e async for e in self._client.read(ANNOUNCED)])
-        await self._do(self._agent.start(self._now_ps(), announced))
+            neighbours = self._tables.neighbours()
+        await self._do(self._agent.start(self._now_ps(), announced, neighbours))
         await self._do(self._agent.without_carrier(self._now_ps(), self._ports_down()))
         leftovers = self._tables.leftovers()
         if leftovers:

@@ -81,7 +81,8 @@ class Links:
             link.wait_until_ps = None
             return
         timers = self._out.config.timers
-        in_a_row = self._out.now_ps - link.beat_ps < 2 * timers.heartbeat_ps
+        gap_ps = max(timers.heartbeat_ps, timers.beat_gap_ps)
+        in_a_row = self._out.now_ps - link.beat_ps < 2 * gap_ps
         link.good_beats = link.good_beats + 1 if in_a_row and link.good_beats else 1
         link.beat_ps = self._out.now_ps
         if link.good_beats >= timers.good_beats:

@@ -8,6 +8,7 @@ Only then is its incarnation given to the data plane, which then takes its notif
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -74,12 +75,18 @@ class Neighbours:
         self._nonce = rng.getrandbits(64)
         self.by_port = {port: Neighbour(port, s) for port, s in out.config.ports.items()}
 
-    def start(self) -> None:
-        """Writes the ports and says HELLO everywhere."""
+    def start(self, heard: Mapping[int, tuple[int, int]]) -> None:
+        """Writes the ports and says HELLO everywhere.
+
+        `heard`: (node, incarnation) that the data plane hears already, by port.
+        """
         for neighbour in self.by_port.values():
             neighbour.since_ps = self._out.now_ps
             expected = neighbour.setup.neighbour or 0
-            self._out.emit(WritePort(neighbour.port, neighbour.setup, expected, 0))
+            node, incarnation = heard.get(neighbour.port, (0, 0))
+            if expected not in (0, node):
+                node, incarnation = expected, 0
+            self._out.emit(WritePort(neighbour.port, neighbour.setup, node, incarnation))
             if not self._out.config.new_data_plane:
                 neighbour.hold_due_ps = self._out.now_ps + self._out.config.timers.hold_ps
             self._say_hello(neighbour)

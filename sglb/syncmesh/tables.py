@@ -60,6 +60,16 @@ class AgentTables:
             if key is not None:
                 self._present[key] = entity
 
+    def neighbours(self) -> dict[int, tuple[int, int]]:
+        """(node, incarnation) by port whose heartbeats and notifications the data plane takes."""
+        found = {}
+        for (kind, port), entity in self._present.items():
+            if kind == dp.T_PORTS and isinstance(entity, P4TableEntry):
+                assert isinstance(entity.action, P4TableAction)
+                args = entity.action.args
+                found[port] = (_number(args["neighbour"]), _number(args["incarnation"]))
+        return found
+
     def updates(self, effect: Effect) -> list[Any]:
         """The updates and packet-outs that carry an effect out; none for what concerns others."""
         match effect:

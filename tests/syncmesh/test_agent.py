@@ -15,7 +15,10 @@ from sglb.syncmesh import messages as m
 from sglb.syncmesh.agent import Agent
 from sglb.syncmesh.config import AgentConfig, AgentConfigError, FabricPort, Heard, Timers
 from sglb.syncmesh.effects import (
+    Cause,
     Effect,
+    LinkDown,
+    LinkRecovered,
     NeighbourChanged,
     NeighbourState,
     SendFrame,
@@ -459,6 +462,19 @@ def test_an_agent_on_an_old_data_plane_clears_what_it_cannot_know() -> None:
     assert brief(sets(desk.wait(3500 * US)))[-1] == (4, 2, 0, 0)  # nobody came on port 2
 
 
+def test_an_agent_on_an_old_data_plane_lets_it_hear_its_neighbours() -> None:
+    def written(heard: dict[int, tuple[int, int]]) -> list[Effect]:
+        effects = Agent(CONFIG, random.Random(1)).start(0, {}, heard)
+        return [e for e in effects if isinstance(e, WritePort)]
+
+    # Port 1 must be node 20's, port 2 may be anybody's.
+    assert written({1: (20, 3), 2: (30, 1)}) == [
+        WritePort(1, PORTS[1], 20, 3),
+        WritePort(2, PORTS[2], 30, 1),
+    ]
+    assert written({1: (21, 3)}) == [WritePort(1, PORTS[1], 20, 0), WritePort(2, PORTS[2], 0, 0)]
+
+
 def test_what_was_announced_before_has_no_number() -> None:
     agent = Agent(CONFIG, random.Random(1))
     desk = Desk()
@@ -536,6 +552,31 @@ def test_what_packet_in_makes_no_sense_is_counted() -> None:
 
 
 @pytest.mark.parametrize(
+    ("gap_ms", "beats_ms", "recovered"),
+    [
+        (0, (1, 2, 3), True),
+        (0, (1, 2, 4), False),  # one in between stayed away
+        (0, (20, 40, 60, 80), False),
+        (20, (20, 40, 60), True),
+        (20, (1, 2, 3), True),  # a burst that the data plane's meter lets through
+        (20, (20, 60, 100), False),
+    ],
+)
+def test_beats_in_a_row_are_as_far_apart_as_the_data_plane_tells_of_them(
+    gap_ms: int, beats_ms: tuple[int, ...], recovered: bool
+) -> None:
+    timers = Timers(hold_ps=1_000 * MS, good_beats=3, beat_gap_ps=gap_ms * MS)
+    desk = Desk(replace(CONFIG, timers=timers))
+    desk.up()
+    found = desk.give(m.Beat(**desk.head(), lost=True), 1, dp.REASON_BEAT)
+    assert found == [LinkDown(1, Cause.BEATS)]
+    for at_ms in beats_ms:
+        desk.wait(at_ms * MS - desk.now_ps)
+        found = desk.give(m.Beat(**desk.head()), 1, dp.REASON_BEAT)
+    assert (found == [LinkRecovered(1)]) is recovered
+
+
+@pytest.mark.parametrize(
     ("changes", "text"),
     [
         ({"node": 0}, "node id"),
@@ -563,6 +604,7 @@ def test_configurations_that_cannot_be(changes: dict[str, Any], text: str) -> No
         ({"hold_ps": MS}, "must exceed hello_ps"),
         ({"hello_ps": 0}, "hello_ps must be above 0"),
         ({"good_beats": 0}, "good_beats at least 1"),
+        ({"beat_gap_ps": -1}, "beat_gap_ps must not be negative"),
         ({"retransmit_max_ps": US}, "not below retransmit_ps"),
     ],
 )

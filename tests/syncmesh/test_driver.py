@@ -38,6 +38,11 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0.005)
 
 
+def kind_of(entity: Any) -> tuple[type, str]:
+    """A table's entries by its short name, other entities by their type."""
+    return type(entity), str(getattr(entity, "table_id", "")).rpartition(".")[2]
+
+
 class Memory:
     """A client that keeps what is written and gives what it is told to."""
 
@@ -53,9 +58,9 @@ class Memory:
         self.written += entities
 
     async def read(self, entities: Any) -> AsyncIterator[Any]:
-        kinds = {type(e) for e in entities}
+        wanted = {kind_of(e) for e in entities}
         for entity in self.holds:
-            if type(entity) in kinds:
+            if kind_of(entity) in wanted:
                 yield entity
 
     async def read_packets(self) -> AsyncIterator[fy.P4PacketIn]:
@@ -133,13 +138,16 @@ def test_it_takes_over_what_the_switch_holds() -> None:
             await running
         assert client.sent(m.Bye) == []
 
-        client.holds = [announcement, code]
+        client.holds = [announcement, code, kept]
+        client.written.clear()
         agent = AsyncAgent(replace(CONFIG, new_data_plane=False), client, random.Random(1))
         running = asyncio.create_task(agent.run())
         own = m.Echo(10, 5, random.Random(1).getrandbits(64))
         client.arrive(1, dp.REASON_AGENT, hello(1, echo=own, wants_notes=True))
         await until(lambda: client.sent(m.Delta))
         assert client.sent(m.Delta)[0].entries == (m.Entry(33, 8, 0, 0),)  # type: ignore[attr-defined]
+        (port, *_) = [w for w in client.written if isinstance(w, fy.P4TableEntry)]
+        assert port.action.args["incarnation"] == 1  # still heard, before it has said a word
         agent.stop()
         await running
 
