@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -294,6 +294,18 @@ def switch_command(
             help="With --port: the data plane is a real-time thread (SCHED_RR).",
         ),
     ] = 0,
+    telemetry: Annotated[
+        str | None,
+        typer.Option(
+            "--telemetry",
+            metavar="HOST:PORT",
+            help="With --port and PROGRAM.p4: report queues, pauses, marks and rates on change, by UDP "
+            "or to a datagram socket at unix:PATH.",
+        ),
+    ] = None,
+    telemetry_ms: Annotated[
+        float, typer.Option("--telemetry-ms", min=1, metavar="MS", help="Between two reports.")
+    ] = 100.0,
     log_level: Annotated[
         LogLevel, typer.Option("--log-level", help="What is worth a line on standard error.")
     ] = LogLevel.WARNING,
@@ -344,7 +356,30 @@ def switch_command(
         service=ServiceOptions(allow_device_id_zero=True),
         switch=config,
     )
-    serve_switch(compiled, options)
+    if telemetry is None:
+        serve_switch(compiled, options)
+        return
+    if compiled is None or not interfaces:
+        raise UserError("--telemetry needs --port and PROGRAM.p4: nothing else counts")
+    serve_switch(compiled, options, _reporter(telemetry, telemetry_ms / 1e3))
+
+
+def _reporter(text: str, interval_s: float) -> Callable[[LiveSwitch], None]:
+    """What starts telemetry. Raises `UserError` for an address that is none."""
+    from sglb.watermark.telemetry.live import Reporter, Reporting
+
+    host, colon, port = text.rpartition(":")
+    if text.startswith("unix:"):
+        address: str | tuple[str, int] = text.removeprefix("unix:")
+    elif colon and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16:
+        address = (host, int(port))
+    else:
+        raise UserError(f"--telemetry {text}: write HOST:PORT or unix:PATH")
+
+    def begin(live: LiveSwitch) -> None:
+        Reporter(live, address, Reporting(interval_s))
+
+    return begin
 
 
 def _read_entries(path: Path | None, program: CompiledProgram | None) -> tuple[p4r.Update, ...]:
@@ -383,10 +418,23 @@ def _check_ports(
         raise UserError("--exit-when-done needs --pcap-dir: there is no input to be used up")
 
 
-def serve_switch(program: CompiledProgram | None, options: ServeOptions) -> None:
-    """Serve until SIGINT or SIGTERM. Raises as `sglb.switch.live.serve`, ValueErrors as `UserError`."""
+def serve_switch(
+    program: CompiledProgram | None,
+    options: ServeOptions,
+    beside: Callable[[LiveSwitch], None] | None = None,
+) -> None:
+    """Serve until SIGINT or SIGTERM; `beside` is called once it serves.
+
+    Raises as `sglb.switch.live.serve`, ValueErrors as `UserError`.
+    """
+
+    def ready(live: LiveSwitch) -> None:
+        if beside is not None:
+            beside(live)
+        _tell(live)
+
     try:
-        serve(program, replace(options, on_ready=_tell))
+        serve(program, replace(options, on_ready=ready))
     except ValueError as error:
         raise UserError(str(error)) from error
 

@@ -44,7 +44,7 @@ def tune_command(
             "--interval-us",
             min=10,
             metavar="US",
-            help="Between two settings. [1000; with --sonic 10000000]",
+            help="Between two settings. [1000; live 500000; with --sonic 10000000]",
         ),
     ] = None,
     seed: Annotated[
@@ -71,6 +71,10 @@ def tune_command(
         bool, typer.Option("--model/--no-model", help="Let the fluid model lead the search.")
     ] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
+    on: Annotated[
+        str,
+        typer.Option("--on", metavar="sim|live", help="Simulated, or live switches (needs root)."),
+    ] = "sim",
     sonic: Annotated[
         list[str] | None,
         typer.Option(
@@ -123,11 +127,21 @@ def tune_command(
         return
     if file is None:
         raise UserError("give a scenario FILE, or --sonic HOST")
-    interval_us = 1000.0 if interval_us is None else interval_us
+    if on not in ("sim", "live"):
+        more = ": BMv2 has neither pauses nor a shared buffer to tune" if on == "bmv2" else ""
+        raise UserError(f"--on is sim or live, not {on}{more}")
     scenario = files.scenario(file, seed, None)
     name = scenario.policies[0] if policy is None else policy
     if name not in scenario.policies:
         raise UserError(f"{file}: no policy {name}; there are {', '.join(scenario.policies)}")
+    if on == "live":
+        from sglb.cli.tune_live import tune_live_command
+        from sglb.watermark.live.session import LiveOptions
+
+        live = LiveOptions(0.5 if interval_us is None else interval_us / 1e6, weights)
+        tune_live_command(scenario, name, live, json_file, quiet=quiet)
+        return
+    interval_us = 1000.0 if interval_us is None else interval_us
     timing = Timing(settle_us=interval_us / 5, measure_us=interval_us * 4 / 5)
     options = Options(weights=weights, timing=timing, use_model=model)
     results = Results(resume, scenario, name, options)

@@ -23,8 +23,8 @@ class KernelSource:
     """Reads a switch. For a live one, hold its lock around every call.
 
     Between `begin` and `read` call `sample` at even times: the mean depth of queues is over these, the
-    deepest is exact. Raises `TelemetryError` for a port that the switch doesn't have, or a program
-    that doesn't count what it marks.
+    deepest is exact. Marks are told of programs that count them in `FabricEgress.ecn.marked`, else they
+    are 0. Raises `TelemetryError` for a port that the switch doesn't have.
     """
 
     def __init__(self, core: CoreSwitch, ports: tuple[int, ...]) -> None:
@@ -84,17 +84,15 @@ class KernelSource:
         out[:, Field.RECEIVED_BYTES] = w[records + m.P_RX_BYTES]
         out[:, Field.RECEIVED_PACKETS] = w[records + m.P_RX_PACKETS]
         self._core.collect()
-        counter = self._core.switch.state.counters[self._marked_id]
+        state = self._core.switch.state
+        counter = None if self._marked_id is None else state.counters[self._marked_id]
         for at, port in enumerate(self.ports):
             drops = self._core.switch.ports[port].counters.drops
             out[at, Field.LOST_PACKETS] = sum(drops[reason] for reason in _LOSSES)
-            out[at, Field.MARKED_PACKETS] = counter.cell(port).packets
+            if counter is not None:
+                out[at, Field.MARKED_PACKETS] = counter.cell(port).packets
 
 
-def _counter_id(core: CoreSwitch) -> int:
-    for number, counter in core.switch.state.counters.items():
-        if counter.name == _MARKED:
-            return number
-    raise TelemetryError(
-        f"switch {core.switch.name}: its program has no counter {_MARKED}, so nobody knows what it marks"
-    )
+def _counter_id(core: CoreSwitch) -> int | None:
+    counters = core.switch.state.counters if core.switch.program is not None else {}
+    return next((number for number, one in counters.items() if one.name == _MARKED), None)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from contextlib import contextmanager
+import socket
+import time
+from collections import defaultdict
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 
 import grpc
+import numpy as np
 import pytest
 from finsy.proto import gnmi, gnmi_grpc
 from wire_kit import frames, lab, silent, why_not
@@ -27,6 +31,8 @@ from sglb.switch.errors import ConfigError
 from sglb.switch.gnmi import PortStates, add_to_server
 from sglb.switch.gnmi_buffers import BufferPaths
 from sglb.switch.switch import Switch
+from sglb.watermark.telemetry.collector import Collector
+from sglb.watermark.telemetry.reading import Field
 
 FILE = """
 total_bytes: 1000000
@@ -44,7 +50,7 @@ def buffers(tmp_path: Path):
     config = SwitchConfig()
     memory = build(
         [NodeSpec(1, [PortSpec(1, GBPS), PortSpec(2, GBPS)], config)],
-        Sizes(64, 4_096, 1_024, 1_600, 16, 10_000),
+        Sizes(rows=64, frame_bytes=4_096),
     )
     switch = Switch(None, config, VirtualClock(), rng=RandomStream("1"), engine="native")
     for number in (1, 2):
@@ -119,7 +125,10 @@ def test_what_could_lose_or_is_nonsense_is_refused(tmp_path: Path, changes, text
         ("total_bytes: 1000\nclasses: {3: {headroom_bytes: 500, alpha: 1.0}}", "headroom alone"),
         ("total_bytes: 9000\nclasses: {3: {headroom_bytes: 500}}", "class 3 is lossless: give"),
         ("{", "cannot be read"),
-        ("total_bytes: 9000\nclasses: {3: {headroom_bytes: 1, size: 1}}", "classes.3.size: Extra inputs"),
+        (
+            "total_bytes: 9000\nclasses: {3: {headroom_bytes: 1, size: 1}}",
+            "classes.3.size: Extra inputs",
+        ),
     ],
 )
 def test_files_that_are_none(tmp_path: Path, text: str, what: str) -> None:
@@ -242,7 +251,10 @@ def test_pauses_on_the_wire(tmp_path: Path) -> None:
         "classes: {0: {xoff_bytes: 20000, xon_offset_bytes: 5000, headroom_bytes: 50000}}\n"
     )
     program = Path(__file__).with_name("wire.p4")
-    with lab(2) as net:
+    told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    told.bind(str(tmp_path / "told"))
+    told.settimeout(0.01)
+    with lab(2) as net, told:
         ports = [f"--port={n}:{net.port(n)}" for n in net.hosts]
         net.switch(
             str(program),
@@ -251,6 +263,8 @@ def test_pauses_on_the_wire(tmp_path: Path) -> None:
             "--rate=1:1G",
             "--rate=2:4M",
             f"--buffers={path}",
+            f"--telemetry=unix:{tmp_path}/told",
+            "--telemetry-ms=20",
         )
         one, two = net.wire(1), net.wire(2)
         data = bytes.fromhex("040000000002 0200000000aa 9000") + bytes(986)
@@ -273,3 +287,23 @@ def test_pauses_on_the_wire(tmp_path: Path) -> None:
         two.settimeout(5)
         two.send(stop.replace(b"\xff\xff", b"\0\0"))
         assert frames(two, 1) == [data]
+        time.sleep(0.1)
+        seen = reported(told)
+    # What the switch has told: the burst that waited, its sender held back, the pause that it obeyed.
+    assert max(seen[2, 0, Field.QUEUE_PEAK_BYTES]) == pytest.approx(39_000, rel=0.2)
+    assert max(seen[1, 0, Field.PEER_PAUSED_NS]) > 10e6
+    assert max(seen[2, 0, Field.PAUSED_NS]) > 10e6
+    assert max(seen[1, 0, Field.PAUSED_NS]) == 0
+
+
+def reported(told: socket.socket) -> dict[tuple[int, int, int], list[int]]:
+    """What was known after each message: by port, class and field."""
+    collector = Collector()
+    found: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+    with suppress(TimeoutError):
+        while True:
+            view = collector.switches[collector.take(told.recv(1 << 16))]
+            for at, port in enumerate(view.ports):
+                for row, field in np.ndindex(view.values.shape[1:]):
+                    found[port, row, field].append(int(view.values[at, row, field]))
+    return found
