@@ -109,7 +109,7 @@ def test_it_takes_over_what_the_switch_holds() -> None:
     async def test() -> None:
         client = Memory()
         old = fy.Action(
-            dp.A_SET_FABRIC, neighbour=1, incarnation=1, bank=0, lane_shift=0, subject=0
+            dp.A_SET_FABRIC, neighbour=20, incarnation=1, bank=0, lane_shift=0, subject=0
         )
         kept = fy.P4TableEntry(dp.T_PORTS, match=fy.Match(port=1), action=old)
         stray = fy.P4TableEntry("ports", match=fy.Match(port=7), action=old)
