@@ -1,12 +1,14 @@
 """Routing's own watch over links: probes by packet-out, as BFD does it (RFC 5880, asynchronous mode).
 
 Every switch sends a probe out of each fabric port three times a detection time. An end that has heard
-none for that long no longer hears its neighbour. This finds what no port event tells of: a link that
+none for that long no longer hears its neighbour, unless too few have been sent by then: a controller
+that was held up has only itself to blame. This finds what no port event tells of: a link that
 swallows frames, in one direction or both, while its ports stay up.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -38,8 +40,10 @@ class Client(Protocol):
 class _Ear:
     """One end of a link, as listener."""
 
+    neighbour: int
     port_up: bool = True
     hears: bool = True
+    since_ps: int = 0
     deadline: Handle | None = None
 
 
@@ -66,9 +70,10 @@ class Prober:
         self._interval_ps = detection_ps // DETECT_MULTIPLIER
         self._on_hearing = on_hearing
         self._seq = dict.fromkeys(clients, 0)
+        self._spoke_ps = {switch_id: deque[int](maxlen=DETECT_MULTIPLIER) for switch_id in clients}
         self._ears = {
             switch_id: {
-                port: _Ear()
+                port: _Ear(link.other(switch_id))
                 for port, link in topology.ports(switch_id).items()
                 if not topology.by_id(link.other(switch_id)).is_host
             }
@@ -102,6 +107,7 @@ class Prober:
 
     def _probe(self, switch_id: int) -> None:
         self._clock.call_later(self._interval_ps, self._probe, switch_id)
+        self._spoke_ps[switch_id].append(self._clock.now_ps)
         try:
             self._send(switch_id)
         except P4RuntimeError as error:
@@ -129,9 +135,22 @@ class Prober:
 
     def _watch(self, switch_id: int, port: int, ear: _Ear) -> None:
         self._unwatch(ear)
+        ear.since_ps = self._clock.now_ps
         ear.deadline = self._clock.call_later(
-            self._detection_ps, self._tell, switch_id, port, ear, False
+            self._detection_ps, self._silent, switch_id, port, ear
         )
+
+    def _silent(self, switch_id: int, port: int, ear: _Ear) -> None:
+        """Nothing was heard for a detection time: of enough probes that had the time to come?"""
+        come_ps = self._clock.now_ps - self._interval_ps
+        missed = sum(ear.since_ps < at_ps <= come_ps for at_ps in self._spoke_ps[ear.neighbour])
+        if missed < DETECT_MULTIPLIER - 1:
+            ear.deadline = self._clock.call_later(
+                self._interval_ps, self._silent, switch_id, port, ear
+            )
+            return
+        ear.deadline = None
+        self._tell(switch_id, port, ear, False)
 
     @staticmethod
     def _unwatch(ear: _Ear) -> None:

@@ -6,7 +6,7 @@ from finsy import P4PacketIn
 from controller.probes import Prober
 from sglb.fabric import generators
 from sglb.fabric.topology import LinkSpec
-from sglb.switch.clock import VirtualClock
+from sglb.switch.clock import Handle, VirtualClock
 from sglb.syncmesh import messages
 from sglb.syncmesh.dataplane import REASON_AGENT, REASON_PROBE
 
@@ -17,8 +17,8 @@ DETECTION, FLIGHT = 300, 1  # so a probe every 100
 class Bench:
     """One leaf (id 1, spines on ports 2 and 3), two spines (2, 3); probes fly unless a port is deaf."""
 
-    def __init__(self, detection_ps: int = DETECTION) -> None:
-        self.clock = VirtualClock()
+    def __init__(self, detection_ps: int = DETECTION, clock: VirtualClock | None = None) -> None:
+        self.clock = clock or VirtualClock()
         self.topology = generators.leaf_spine(1, 2, 1, SPEC, SPEC, 1)
         self.callbacks: dict[int, Callable[[P4PacketIn], None]] = {}
         self.deaf: set[tuple[int, int]] = set()
@@ -42,6 +42,18 @@ class Bench:
     def arrive(self, switch: int, port: int, frame: bytes) -> None:
         packet = P4PacketIn(frame, metadata={"ingress_port": port, "reason": self.reason})
         self.callbacks[switch](packet)
+
+
+class BusyClock(VirtualClock):
+    """What falls due in a busy span happens at its end, as in a loop that was held up."""
+
+    busy = range(0)
+
+    def call_later(self, delay_ps: int, callback: Callable[..., object], *args: Any) -> Handle:
+        due_ps = self.now_ps + delay_ps
+        if due_ps in self.busy:
+            delay_ps = self.busy.stop - self.now_ps
+        return super().call_later(delay_ps, callback, *args)
 
 
 class Client:
@@ -80,6 +92,18 @@ def test_an_end_that_hears_nothing_for_the_detection_time_says_so_once() -> None
     bench.clock.run(1500)
     # Sent at 300, heard at 301, missed since: silent at 601. Sent at 1100, heard at 1101.
     assert bench.told == [(601, 1, 3, False), (1101, 1, 3, True)]
+
+
+def test_a_controller_that_was_held_up_blames_no_link() -> None:
+    clock = BusyClock()
+    clock.busy = range(367, 1500)  # a probe of spine1's is under way
+    bench = Bench(clock=clock)
+    clock.run(3000)
+    assert bench.told == []
+    # Probes that were really sent count as before.
+    bench.deaf.add((1, 3))
+    clock.run(4000)
+    assert [(switch, port, hears) for _, switch, port, hears in bench.told] == [(1, 3, False)]
 
 
 def test_an_end_that_never_heard_anybody_is_silent_too() -> None:
