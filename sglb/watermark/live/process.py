@@ -51,6 +51,7 @@ _log = logging.getLogger(__name__)
 NAME: Final = "tuner"
 _ROLE: Final = "sglb.tuner"
 _AGAIN_S: Final = 0.1
+_LAST_WORD_S: Final = 0.5
 _DATAGRAM_BYTES: Final = 1 << 16
 #: Of an interval: reports in it; those of the first part are of the setting before.
 REPORTS: Final = 5
@@ -163,14 +164,17 @@ class _Run:
         try:
             await asyncio.wait((tunes, stops), return_when=asyncio.FIRST_COMPLETED)
             if tunes.done():
+                # At the end switches may go first: that is told a moment later.
+                await asyncio.wait((stops,), timeout=_LAST_WORD_S)
+            if not stop.is_set():
                 tunes.result()
+            self._view.report(NAME).write_text(json.dumps(self._report()))
         finally:
             tunes.cancel()
-            with suppress(asyncio.CancelledError):
-                await tunes
+            stops.cancel()
+            await asyncio.gather(tunes, stops, return_exceptions=True)
             loop.remove_reader(hears.fileno())
             hears.close()
-        self._view.report(NAME).write_text(json.dumps(self._report()))
 
     def _hear(self, hears: socket.socket) -> None:
         with suppress(BlockingIOError):
