@@ -61,9 +61,9 @@ def fabric(text: str) -> Scenario:
 def in_real_time(scenario: Scenario, mbps: float | None) -> Scenario:
     """The scenario at rates that one machine can follow, or with its fastest link at `mbps`."""
     if mbps is None:
-        return scaled(scenario, default_scale(scenario))
+        return scaled(scenario, default_scale(scenario), "lab")
     fastest_bps = max(link.spec.rate_bps for link in scenario.topology.links)
-    return scaled(scenario, max(1, round(fastest_bps / (mbps * _MBPS))))
+    return scaled(scenario, max(1, round(fastest_bps / (mbps * _MBPS))), "lab")
 
 
 def export_command(

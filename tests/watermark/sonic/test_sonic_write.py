@@ -125,6 +125,30 @@ def test_a_write_that_is_lost_was_not_made(switch: Redis) -> None:
     assert switch.snapshot() == before
 
 
+@pytest.mark.parametrize("meddled", [False, True])
+def test_a_connection_lost_in_the_reading_back(switch: Redis, meddled: bool) -> None:
+    written, lost = [False], [False]
+
+    def judge(data: bytes) -> str:
+        if written[0] and not lost[0]:
+            lost[0] = True
+            if meddled:
+                switch.config.hset(WRED, "green_min_threshold", str(GMIN.before))
+            return "drop"
+        written[0] = written[0] or b"'HSET'" in data
+        return "pass"
+
+    with proxy(switch.socket, judge) as address, holding([address]) as (held,):
+        if meddled:
+            with pytest.raises(SonicConflictError, match="read as before: somebody else"):
+                write(held, [GMIN])
+        else:
+            write(held, [GMIN])
+    assert lost[0]
+    wanted = GMIN.before if meddled else GMIN.after
+    assert switch.config.hget(WRED, "green_min_threshold") == str(wanted)
+
+
 def test_a_switch_that_stays_away_leaves_it_open(switch: Redis) -> None:
     gone = []
 
