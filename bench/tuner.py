@@ -1,6 +1,6 @@
 """The watermark tuner beside fixed settings, random search, TPE and an exhaustive grid.
 
-    python bench/tuner.py [--quick] [--json FILE] [--seeds N] [--only CASE ...]
+    python bench/tuner.py [--quick] [--json FILE] [--seeds N] [--only CASE ...] [--every N]
 
 Cases are `examples/tune`: an incast with a background, all-to-all, web search and Hadoop flows at 30, 50
 and 70 % load, and a run whose traffic changes. All methods choose from one grid of levels (`LEVELS`),
@@ -11,7 +11,8 @@ it from the beginning, over the same two seeds (the grid's: the first seed for a
 best 10). In the changing run nobody starts anew: the whole run counts, the search with it.
 
 Scores count intervals in which traffic arrives. FILE keeps all runs; a bench that was interrupted goes
-on from there. `--quick`: all-to-all alone, every fourth setting of the grid, one seed.
+on from there. `--every N` thins the grid, not the searches. `--quick`: all-to-all alone, every fourth
+setting of the grid, one seed.
 """
 
 from __future__ import annotations
@@ -107,10 +108,6 @@ class Case:
                 part["arrivals"]["load"] = self.load / 2
         return found
 
-    def scenario(self, seed: int) -> Scenario:
-        """With one seed."""
-        return scenarios.from_dict(self.model() | {"seed": seed})
-
 
 CASES = (
     Case("incast", "incast.yaml", 500, 10_000),
@@ -120,9 +117,9 @@ CASES = (
         "changing",
         "changing.yaml",
         500,
-        40_000,
+        48_000,
         Weights(0.6, 0.2, 0.2),
-        changes_us=(10_000, 20_000, 30_000),
+        changes_us=(12_000, 24_000, 36_000),
     ),
 )
 
@@ -192,7 +189,8 @@ class Bench:
 
     def __init__(self, case: Case, store: Store, tick: Callable[[str], None], every: int) -> None:
         self.case, self._store, self._tick = case, store, tick
-        first = case.scenario(1)
+        self._model = case.model()
+        first = self.scenario(1)
         self.space, self.given = search_space(first, LEVELS)
         self.start = nearest_feasible(self.space, self.given)
         room = self.start[-1]
@@ -200,11 +198,15 @@ class Bench:
         self.grid = whole[::every]
         self.whole = len(self.space)
         self.feasible = len(whole)
-        self.budget = max(4, int(SHARE * len(self.grid)))
-        content = json.dumps([case.model(), case.interval_us, case.window_us], sort_keys=True)
+        self.budget = int(SHARE * self.feasible)
+        content = json.dumps([self._model, case.interval_us, case.window_us], sort_keys=True)
         self._id = hashlib.sha256(content.encode()).hexdigest()[:12]
         self.own = self.watermarks(self.given)
         self.gbps = max(link.spec.rate_bps for link in first.topology.links) / 1e9
+
+    def scenario(self, seed: int) -> Scenario:
+        """The case with one seed."""
+        return scenarios.from_dict(self._model | {"seed": seed})
 
     def watermarks(self, place: Place) -> Watermarks:
         """What is set for it."""
@@ -217,7 +219,7 @@ class Bench:
 
         def make() -> dict[str, Any]:
             self._tick(f"{self.case.name}, seed {seed}")
-            return summed_up(hold(self.case.scenario(seed), "ecmp", marks, options))
+            return summed_up(hold(self.scenario(seed), "ecmp", marks, options))
 
         return self._store.get(key, make)
 
@@ -242,9 +244,7 @@ class Bench:
             def decide(seen: Observation) -> Watermarks:
                 return self.watermarks(one.observed(seen))
 
-            found = run(
-                self.case.scenario(seed), "ecmp", self.watermarks(one.place), decide, options
-            )
+            found = run(self.scenario(seed), "ecmp", self.watermarks(one.place), decide, options)
             return summed_up(found) | {"place": list(one.best), "tried": one.tried}
 
         return self._store.get(key, call)
@@ -397,7 +397,7 @@ def rows_of(bench: Bench, seeds: Sequence[int], tell: Callable[[str], None]) -> 
         fixed_row(bench, name, make(bench.own, bench.gbps), seeds) for name, make in FIXED.items()
     ]
     tell(f"{case.name}: the fluid model")
-    prior = prior_of(case.scenario(1), bench.space, bench.start)
+    prior = prior_of(bench.scenario(1), bench.space, bench.start)
     methods: dict[str, Callable[[int], Method]] = {
         "random search": lambda seed: at_random(bench, seed),
         "Optuna TPE": lambda seed: by_tpe(bench, seed),
@@ -500,9 +500,10 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--every", type=int, metavar="N", help="only every Nth setting of the grid")
     given = parser.parse_args()
-    if given.seeds < 1:
-        parser.error("--seeds must be at least 1")
+    if given.seeds < 1 or (given.every or 1) < 1:
+        parser.error("--seeds and --every must be at least 1")
     unknown = set(given.only) - {case.name for case in CASES}
     if unknown:
         parser.error(f"no case {', '.join(sorted(unknown))}; known: {[c.name for c in CASES]}")
@@ -523,7 +524,7 @@ def main() -> int:
                 def tick(what: str, task: Any = task) -> None:
                     shown.update(task, advance=1, description=what)
 
-                bench = Bench(case, store, tick, 4 if given.quick else 1)
+                bench = Bench(case, store, tick, given.every or (4 if given.quick else 1))
                 shown.update(task, total=len(bench.grid) + 10 * len(seeds))
                 rows = rows_of(bench, seeds, tick)
                 results[case.name] = {row.name: row.score for row in rows}

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import product
+from statistics import fmean, pstdev
 from typing import Final
 
 from sglb.watermark.errors import WatermarkError
@@ -37,6 +38,8 @@ _FIXED: Final = frozenset({"headroom_bytes"})
 _TRIES: Final = 64
 #: Standard deviations of a guess that count as hope.
 _CURIOUS: Final = 0.5
+#: Standard deviations by which traffic is off when it is another.
+_ODD: Final = 2.5
 #: Where steps should lead when peers are paused, queues are deep, or links run empty.
 _PAUSED: Final = {"kmin_bytes": -1, "kmax_bytes": -1, "pmax": 1, "dynamic_th": 1}
 _DEEP: Final = {"kmin_bytes": -1, "kmax_bytes": -1, "pmax": 1}
@@ -53,8 +56,9 @@ class Schedule:
         hurt: a step whose score is that much lower is taken back for an interval.
         bias: the largest chance that a step goes where the observation points; it falls as such
             steps fail (an average over about ten).
-        change: a new search begins when fan-in or load has changed by this factor, or the score has
-            fallen by `hurt`, in `confirm` intervals in a row; at once when it was `leap` times.
+        change: a new search begins when fan-in or load is off its mean by this factor, and by 2.5
+            standard deviations, or the score has fallen by `hurt`, in `confirm` intervals in a row; at
+            once when they are off by `leap` times and 5 standard deviations.
         leaps: with a prior, so many tries of a search go to any place; at most a third of all tries.
         same: traffic whose fan-in and load differ by less than this factor is known again.
     """
@@ -120,14 +124,26 @@ class _Search:
 
     guess: Guess
     scores: dict[Place, tuple[float, int]] = field(default_factory=dict)
-    seen: Observation | None = None
+    traffic: list[tuple[float, float]] = field(default_factory=list)
 
     def know(self, place: Place, score: float, seen: Observation) -> None:
         total, count = self.scores.get(place, (0.0, 0))
         self.scores[place] = (total + score, count + 1)
         self.guess.learn(place, score, seen)
-        if self.seen is None:
-            self.seen = seen
+
+    def meet(self, seen: Observation) -> None:
+        """Such traffic is part of what the search is for."""
+        self.traffic.append(_logs(seen))
+
+    def off(self, seen: Observation, factor: float, deviations: float) -> bool:
+        """Whether fan-in or load is off its mean by a factor, and by so many standard deviations."""
+        if not self.traffic:
+            return False
+        for before, now in zip(zip(*self.traffic, strict=True), _logs(seen), strict=True):
+            mean = fmean(before)
+            if abs(now - mean) > max(math.log(factor), deviations * pstdev(before, mean)):
+                return True
+        return False
 
     def mean(self, place: Place) -> float:
         total, count = self.scores[place]
@@ -179,7 +195,7 @@ class Annealer:
             following = self._strange(score, seen)
         else:
             if phase is not Phase.HOLD:
-                self._odd = []
+                self._usual(seen)
             match phase:
                 case Phase.BASELINE:
                     self._search.know(self.place, score, seen)
@@ -332,18 +348,22 @@ class Annealer:
 
     def _other(self, seen: Observation) -> bool:
         """Whether this is not the traffic that the search is for."""
-        then = self._search.seen
-        return then is not None and _apart(then, seen) > self._schedule.change
+        return self._search.off(seen, self._schedule.change, _ODD)
+
+    def _usual(self, seen: Observation) -> None:
+        """It is; and so was what seemed not to be and did not last."""
+        for _, one in self._odd:
+            self._search.meet(one)
+        self._search.meet(seen)
+        self._odd = []
 
     def _strange(self, score: float, seen: Observation) -> Place:
         """Waits until the change is certain, and then does something about it."""
         self._odd.append((score, seen))
-        then = self._search.seen
-        assert then is not None
-        apart = _apart(then, seen)
-        if len(self._odd) < self._schedule.confirm and apart <= self._schedule.leap:
+        leapt = self._search.off(seen, self._schedule.leap, 2 * _ODD)
+        if len(self._odd) < self._schedule.confirm and not leapt:
             return self.place
-        known = None if apart <= self._schedule.change else self._recall(seen)
+        known = self._recall(seen) if self._other(seen) else None
         if known is not None:
             self.recalled += 1
             self._search = known
@@ -355,23 +375,21 @@ class Annealer:
             return self.place
         for score_then, seen_then in odd:
             self._search.know(self.place, score_then, seen_then)
+            self._search.meet(seen_then)
         return self._propose(seen)
 
     def _recall(self, seen: Observation) -> _Search | None:
-        """The search for the traffic that is the most like this, if one is like it."""
-        like = [
-            (_apart(one.seen, seen), n) for n, one in enumerate(self._known) if one.seen is not None
-        ]
-        nearest = min(like, default=None)
-        if nearest is None or nearest[0] > self._schedule.same:
-            return None
-        return self._known[nearest[1]]
+        """The newest search for traffic like this, if there is one."""
+        for one in reversed(self._known):
+            if one is not self._search and not one.off(seen, self._schedule.same, 1.0):
+                return one
+        return None
 
     def _watch(self, score: float, seen: Observation) -> Place:
         """Stays, unless what is seen is not what the search was for."""
         if self._other(seen) or score < self._reference - self._schedule.hurt:
             return self._strange(score, seen)
-        self._odd = []
+        self._usual(seen)
         self._reference += 0.1 * (score - self._reference)
         return self.place
 
@@ -387,7 +405,5 @@ def _wish(seen: Observation) -> Mapping[str, int]:
     return {}
 
 
-def _apart(then: Observation, now: Observation) -> float:
-    """The factor by which fan-in or load has changed, whichever did more."""
-    pairs = ((then.fan_in, now.fan_in), (then.load, now.load))
-    return max(max(a, b) / max(min(a, b), 1e-9) for a, b in pairs)
+def _logs(seen: Observation) -> tuple[float, float]:
+    return math.log(max(seen.fan_in, 1e-9)), math.log(max(seen.load, 1e-9))

@@ -3,12 +3,14 @@
 A Gaussian process over places (Rasmussen and Williams, 2006, chapters 2 and 5): its mean is an offset
 and a multiple of what the model says of one kind of traffic, beside it what nearby places share.
 Kinds are weighed by how well they explain the scores that were measured (marginal likelihood), and the
-delay and pauses that came with them. One kind is none: the model tells nothing.
+delay and pauses that came with them. One kind is none: the model tells nothing. So is how much scores of
+one place scatter: two guesses at that are weighed the same way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Final
 
 import numpy as np
@@ -19,7 +21,7 @@ from sglb.watermark.space import Place
 from sglb.watermark.tuner.observation import Observation
 from sglb.watermark.tuner.prior import Prior
 
-_NOISE: Final = 0.012  #: of an interval's score
+_NOISES: Final = (0.01, 0.03)  #: of an interval's score: calm traffic, and such that scatters
 _OFFSET: Final = 0.3
 _SCALE: Final = 0.4  #: of the model's differences: 1 +- this
 _LOCAL: Final = 0.03  #: what places have beside the model
@@ -52,13 +54,13 @@ class Guess:
         scores = np.array(self._scores)
         numbers, wanted = self._numbers(self._places), self._numbers(places)
         evidence, means, variances = [], [], []
-        local = _LOCAL**2 * _near(known, known) + np.eye(len(known)) * _NOISE**2
+        local = _LOCAL**2 * _near(known, known)
         towards = _LOCAL**2 * _near(asked, known)
-        for kind in range(len(self._means)):
+        for kind, noise in product(range(len(self._means)), _NOISES):
             there, here = self._means[kind][numbers], self._means[kind][wanted]
             centre = float(there.mean())
             a, b = _SCALE * (there - centre), _SCALE * (here - centre)
-            matrix = local + _OFFSET**2 + np.outer(a, a)
+            matrix = local + _OFFSET**2 + np.outer(a, a) + np.eye(len(known)) * noise**2
             across = towards + _OFFSET**2 + np.outer(b, a)
             left = scores - there
             root = np.linalg.cholesky(matrix)
