@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import product
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import Final
 
 from sglb.watermark.errors import WatermarkError
@@ -40,6 +40,9 @@ _TRIES: Final = 64
 _CURIOUS: Final = 0.5
 #: Standard deviations by which traffic is off when it is another.
 _ODD: Final = 2.5
+#: How much traffic scatters (of the logarithm), as if that had been seen in so many intervals.
+_SCATTER: Final = 0.4
+_FEW: Final = 4
 #: Where steps should lead when peers are paused, queues are deep, or links run empty.
 _PAUSED: Final = {"kmin_bytes": -1, "kmax_bytes": -1, "pmax": 1, "dynamic_th": 1}
 _DEEP: Final = {"kmin_bytes": -1, "kmax_bytes": -1, "pmax": 1}
@@ -141,7 +144,11 @@ class _Search:
             return False
         for before, now in zip(zip(*self.traffic, strict=True), _logs(seen), strict=True):
             mean = fmean(before)
-            if abs(now - mean) > max(math.log(factor), deviations * pstdev(before, mean)):
+            spread = math.sqrt(
+                (sum((one - mean) ** 2 for one in before) + _FEW * _SCATTER**2)
+                / (len(before) + _FEW)
+            )
+            if abs(now - mean) > max(math.log(factor), deviations * spread):
                 return True
         return False
 
