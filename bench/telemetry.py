@@ -5,7 +5,8 @@
 Each scenario is tuned with several seeds (`--quick`: 2), once with all counters read at every interval
 (1 ms), once with what switches report on change. Bytes are those of the messages, beside those of a
 poll of the same values each interval: 8 bytes a value and nothing around it, all classes of all ports;
-and the tuned class alone. The outcome is the run's score (mean over intervals), and its completion.
+and the tuned class alone. The outcome is the run's score (the mean over intervals, in either run of
+what really happened), and its completion.
 """
 
 from __future__ import annotations
@@ -13,16 +14,24 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sglb.cli.files import scenario as scenario_file
-from sglb.watermark.telemetry.simulated import Cost, reported
+from sglb.fabric.control import FabricView
+from sglb.watermark.from_scenario import watermarks
+from sglb.watermark.objective import Weights
+from sglb.watermark.telemetry.agent import Deadband
+from sglb.watermark.telemetry.simulated import Cost, ReportedFabric, reported
 from sglb.watermark.tuner.fabric import Timing
-from sglb.watermark.tuner.session import Options, tune
+from sglb.watermark.tuner.observation import Observation
+from sglb.watermark.tuner.session import Options, hold, tune
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "tune"
-SEEDS = 24
+SEEDS = 16
+#: Told to the last byte, in every interval: what really happened.
+EXACT = Deadband(steps={}, share=0.0, least=1, every=1)
 QUICK_SEEDS = 2
 
 
@@ -40,26 +49,59 @@ class Pair:
     cost: Cost
 
 
+class Judged:
+    """A `Watch` that sees all for the bench, and shows the tuner all, or what is told on change."""
+
+    def __init__(self, view: FabricView, told: ReportedFabric | None) -> None:
+        self.truth: list[Observation] = []
+        self._told = told
+        self._exact = ReportedFabric(view, EXACT, Cost())
+
+    def begin(self) -> None:
+        """An interval begins."""
+        self._exact.begin()
+        if self._told is not None:
+            self._told.begin()
+
+    def sample(self) -> None:
+        """Some time within it."""
+        self._exact.sample()
+        if self._told is not None:
+            self._told.sample()
+
+    def end(self) -> Observation:
+        """It is over."""
+        self.truth.append(self._exact.end())
+        return self.truth[-1] if self._told is None else self._told.end()
+
+    @property
+    def score(self) -> float:
+        """The mean of what happened."""
+        return statistics.fmean(one.score(Weights()) for one in self.truth if not one.idle)
+
+
 def measure(path: Path, seed: int) -> Pair:
     """Both runs."""
     scenario = scenario_file(path, seed)
     timing, cost = Timing(), Cost()
     policy = scenario.policies[0]
-    read = tune(scenario, policy, Options(timing=timing)).tuned
-    told = tune(scenario, policy, Options(timing=timing, watch=reported(timing, cost))).tuned
-    switches = len(scenario.topology.switches)
+    fixed = hold(scenario, policy, watermarks(scenario), Options(timing=timing))
+
+    def tuned(told: Callable[[FabricView], ReportedFabric] | None) -> tuple[float, float | None]:
+        made: list[Judged] = []
+
+        def watch(view: FabricView) -> Judged:
+            made.append(Judged(view, None if told is None else told(view)))
+            return made[-1]
+
+        found = tune(scenario, policy, Options(timing=timing, watch=watch), fixed=fixed).tuned
+        return made[-1].score, found.completion_us
+
+    read_score, read_us = tuned(None)
+    told_score, told_us = tuned(reported(timing, cost))
     interval_s = (timing.settle_us + timing.measure_us) / 1e6
-    duration_s = cost.intervals / switches * interval_s
-    return Pair(
-        path.stem,
-        seed,
-        read.score,
-        told.score,
-        read.completion_us,
-        told.completion_us,
-        duration_s,
-        cost,
-    )
+    duration_s = cost.intervals / len(scenario.topology.switches) * interval_s
+    return Pair(path.stem, seed, read_score, told_score, read_us, told_us, duration_s, cost)
 
 
 def show(name: str, pairs: list[Pair]) -> None:

@@ -277,7 +277,7 @@ Q_PAUSED_PS: Final = 17  #: time during which the class was paused
 Q_ALARMS: Final = 18  #: by ALARM_*: time of the event in the heap, 0 for none
 Q_SENT_BYTES: Final = 21  #: of frames that went from here to the wire
 Q_HIGH_BYTES: Final = 22  #: deepest since whoever watches has set it back
-Q_HELD_PS: Final = 23  #: time for which this port had paused its peer's class; while it has: less now
+Q_HELD_PS: Final = 23  #: time for which it had paused its peer's class; while it has: less now
 
 # --- ingress priority groups: port * CLASSES + class ---
 GROUP_WORDS: Final = 8
