@@ -117,9 +117,8 @@ CASES = (
         "changing",
         "changing.yaml",
         500,
-        48_000,
-        Weights(0.6, 0.2, 0.2),
-        changes_us=(12_000, 24_000, 36_000),
+        40_000,
+        changes_us=(10_000, 20_000, 30_000),
     ),
 )
 
