@@ -73,13 +73,9 @@ def tune_sonic(
 
         with stopped:
             loop.run(held, notes, tell, stopped, intervals)
-        values = loop.space.values(loop.annealer.best)
-    typer.echo(
-        "the best setting is in force: "
-        + ", ".join(
-            f"{name} {value:g}" for name, value in values.items() if name != "headroom_bytes"
-        )
-    )
+    typer.echo("the best setting is in force:")
+    for target, value in loop.best.items():
+        typer.echo(f"  {target} {value}")
     typer.echo("SONiC keeps it until its next reload; `config save` on the switch keeps it longer")
 
 

@@ -28,7 +28,7 @@ from sglb.watermark.sonic.errors import (
     SonicUncertainError,
 )
 from sglb.watermark.sonic.facts import SonicFacts, read_facts, view
-from sglb.watermark.sonic.fields import WRED_PROFILE
+from sglb.watermark.sonic.fields import WRED_PROFILE, Target
 from sglb.watermark.sonic.guard import Guard
 from sglb.watermark.sonic.levels import SonicSpace, Tunables, pool_of, space
 from sglb.watermark.sonic.telemetry import Sample, Telemetry, difference
@@ -136,6 +136,11 @@ class SonicLoop:
     def left_alone(self) -> tuple[str, ...]:
         """Fields of the guard that a tuner never writes."""
         return tuple(str(target) for target in self._tunables.left)
+
+    @property
+    def best(self) -> dict[Target, int]:
+        """The best setting that is known, as fields of the configuration."""
+        return self._tunables.wanted(self.space.watermarks(self.annealer.best))
 
     # --- without writing ---
 
