@@ -1,0 +1,83 @@
+"""`sglb tune` on a scenario: what it writes, keeps and refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sglb.cli import main
+
+SMALL = """
+name: small
+engine: native
+topology:
+  leaf_spine: {leaves: 2, spines: 1, hosts_per_leaf: 2}
+workload:
+  incast: {to: h3, from: [h0, h1], bytes: 2000000}
+switch:
+  buffer:
+    total_bytes: 4194304
+    dynamic_th: -1
+    classes: [{class: 3, lossless: true, scheduling: dwrr, weight: 1}]
+  pfc: {enabled: true}
+  ecn: {kmin_bytes: 100000, kmax_bytes: 400000, pmax: 0.2}
+transport: {traffic_class: 3, window_packets: null, dcqcn: {enabled: true}}
+policies: [ecmp]
+stop_us: 20000
+"""
+Sglb = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def sglb(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Sglb:
+    file = tmp_path / "small.yaml"
+    file.write_text(SMALL)
+
+    def call(*options: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["tune", str(file), "--interval-us", "100", "--no-model", *map(str, options)])
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return call
+
+
+def test_tables_and_a_page_of_two_seeds_and_nothing_run_twice(sglb: Sglb, tmp_path: Path) -> None:
+    page, kept, numbers = (tmp_path / name for name in ("p.html", "kept.json", "n.json"))
+    wanted = ("--repeat", 2, "--html", page, "--resume", kept, "--json", numbers)
+    code, out, _ = sglb(*wanted)
+    assert code == 0
+    for heading in ("small, ecmp, seed 2", "path", "ports at last", "ports were paused for"):
+        assert heading in out
+    assert page.read_text().count("<svg") == 4
+    first, second = json.loads(numbers.read_text())
+    assert first["steps"] != second["steps"]
+    assert len(first["ports"]) == 2 * 3 + 2
+    # Kept runs are shown as they are: a changed number comes back.
+    document = json.loads(kept.read_text())
+    document["runs"]["2"]["tuned"]["tuned"]["score"] = 0.125
+    kept.write_text(json.dumps(document))
+    assert "0.1250" in sglb(*wanted)[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--resume", "{tmp}/other"), "no results of sglb tune"),
+        (("--policy", "glb"), "no policy glb"),
+        (("--throughput", 0, "--delay", 0, "--pauses", 0), "not all 0"),
+        (("--repeat", 0), "repeat"),
+        (("--html", "{tmp}/none/p.html"), "p.html"),
+    ],
+)
+def test_what_is_refused(
+    sglb: Sglb, tmp_path: Path, options: tuple[object, ...], text: str
+) -> None:
+    (tmp_path / "other").write_text("not ours")
+    code, _, err = sglb(*(str(one).format(tmp=tmp_path) for one in options))
+    assert code != 0
+    assert text in err
+    assert "Traceback" not in err
