@@ -21,6 +21,7 @@ table { border-collapse: collapse; margin: .6em 0; font-variant-numeric: tabular
 td, th { padding: .15em .9em .15em 0; text-align: right; font-weight: normal; }
 th { color: #666; border-bottom: 1px solid #bbb; } td:first-child, th:first-child { text-align: left; }
 tr.no td { color: #999; } svg { max-width: 100%; height: auto; }
+table.ports td:nth-child(2), table.ports th:nth-child(2) { text-align: left; }
 summary { cursor: pointer; } .note { color: #666; }
 """
 _MS = 1e9
@@ -106,12 +107,22 @@ def _one(seed: int, found: Tuned, weights: Weights, interval_us: float) -> list[
                 (port.switch, towards, *(value(port, name) for name in PORT_HEADS[2:]))
                 for towards, port in port_groups(found.after)
             ],
+            kind="ports",
         ),
     ]
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], faint: Sequence[bool] = ()) -> str:
-    lines = ["<table><tr>", *(f"<th>{escape(head)}</th>" for head in heads), "</tr>"]
+def _table(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    faint: Sequence[bool] = (),
+    kind: str = "",
+) -> str:
+    lines = [
+        f'<table class="{kind}"><tr>',
+        *(f"<th>{escape(head)}</th>" for head in heads),
+        "</tr>",
+    ]
     for n, row in enumerate(rows):
         grey = ' class="no"' if faint and faint[n] else ""
         lines.append(f"<tr{grey}>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>")
@@ -148,7 +159,8 @@ def _path(found: Tuned) -> str:
         if len({step.place[at] for step in found.steps}) > 1:
             levels = [float(step.place[at]) for step in found.steps]
             low, high = parameter.levels[0], parameter.levels[-1]
-            label = f"{parameter.name}: level, of {low:,g} to {high:,g} {parameter.unit}"
+            spelt = ",.0f" if parameter.unit == "bytes" else "g"
+            label = f"{parameter.name}: level, of {low:{spelt}} to {high:{spelt}} {parameter.unit}"
             top = float(len(parameter.levels) - 1)
             panels.append(Panel(label, [Curve("", x, levels, dots=True)], top))
     return draw("The path of the search", "a dot an interval", "interval", panels)
