@@ -86,11 +86,12 @@ class Tuned:
 class Options:
     """What of a tuner a user may choose; `watch` makes what sees the fabric (see `TunedFabric`).
 
-    `use_model`: search with the fluid model's prior.
+    `use_model`: search with the fluid model's prior. `schedule` None: the usual one, with a model a
+    fourth as many tries of each temperature.
     """
 
     weights: Weights = field(default_factory=Weights)
-    schedule: Schedule = field(default_factory=Schedule)
+    schedule: Schedule | None = None
     timing: Timing = field(default_factory=Timing)
     watch: Callable[[FabricView], Watch] | None = None
     use_model: bool = True
@@ -125,7 +126,8 @@ def tune(
     held = fixed or hold(scenario, policy, settings, chosen, heard)
     prior = prior_of(scenario, space, start, model_progress) if chosen.use_model else None
     rng = random.Random(f"{scenario.model.seed}/tuner")
-    annealer = Annealer(space, start, rng, chosen.weights, chosen.schedule, prior)
+    schedule = chosen.schedule or Schedule(tries=1 if chosen.use_model else Schedule().tries)
+    annealer = Annealer(space, start, rng, chosen.weights, schedule, prior)
 
     def follow(seen: Observation) -> Watermarks:
         if tell is not None:
