@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from tm_kit import BYTE_NS, NS, Fabric, classes
 
 from sglb.switch.core import model, tm
-from sglb.switch.core.settings import ClassSettings, TrafficSettings, set_headroom, write_settings
+from sglb.switch.core.settings import (
+    ClassSettings,
+    TrafficSettings,
+    retune_headroom,
+    set_headroom,
+    write_settings,
+)
 from sglb.switch.errors import ConfigError
 
 
@@ -116,6 +122,18 @@ def lossless(pool: int = 0, room: int = 500, **change: Any) -> Fabric:
 
 def group(fabric: Fabric, port: int = 1) -> tuple[int, int, int]:
     return tuple(fabric.group(port, 3, word) for word in ("BYTES", "HEADROOM", "XOFF"))  # type: ignore[return-value]
+
+
+def test_headroom_is_changed_out_of_the_pool_and_takes_at_once() -> None:
+    fabric = lossless(pool=10_000, room=100, alpha=Fraction(1), xoff_bytes=0)
+    retune_headroom(fabric.world, 0, range(8), 3, 600)
+    assert fabric.node("SHARED_BYTES") == 10_000 - 8 * 500
+    assert {fabric.group(port, 3, "ROOM") for port in range(8)} == {600}
+    retune_headroom(fabric.world, 0, range(8), 3, 50)
+    assert fabric.node("SHARED_BYTES") == 10_000 + 8 * 50
+    with pytest.raises(ConfigError, match="leaves no shared pool"):
+        retune_headroom(fabric.world, 0, range(8), 3, 2_000)
+    assert {fabric.group(port, 3, "ROOM") for port in range(8)} == {50}
 
 
 def test_xoff_at_the_threshold_then_headroom_then_loss() -> None:
