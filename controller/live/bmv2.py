@@ -187,7 +187,7 @@ class Bmv2ControlProcess:
         clock = WallClock(loop)
         topology = self.view.scenario.topology
         services = {
-            n.id: Bmv2Service(n.name, n.id, self.view.addresses[n.id], clock, 64, ports[n.id])
+            n.id: Bmv2Service(n.name, n.id, self.view.addresses[n.id], clock, ports[n.id])
             for n in topology.switches
         }
         tasks = [asyncio.create_task(service.run()) for service in services.values()]
@@ -204,10 +204,10 @@ class Bmv2ControlProcess:
             control.start()
             self.view.ready(self.name).touch()
             ending = asyncio.create_task(stop.wait())
-            waits: set[asyncio.Future[Any]] = {failed, ending}
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            if failed.done():
-                failed.result()
+            waits: set[asyncio.Future[Any]] = {failed, ending, *tasks}
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for ended in done:
+                ended.result()
         finally:
             if control is not None:
                 self.view.report(self.name).write_text(json.dumps(control.report()))

@@ -100,11 +100,10 @@ class InProcessClient:
         self._stream.close()
 
     def _power(self, on: bool) -> None:
+        self.is_primary = False  # on the stream that was
         if on and self._open:
             self._stream = self.service.open_stream(self._received)
             self.ask_primary(self.election_id)
-        elif not on:
-            self.is_primary = False
 
     def on_primary(self, callback: Callable[[bool], None]) -> None:
         """`callback(is_primary)` is called when the session gains or loses that."""

@@ -29,7 +29,6 @@ Send = Callable[[p4r.StreamMessageResponse], None]
 
 _AGAIN_S: Final = 0.05
 _RPC_S: Final = 20.0
-_MOST_UPDATES: Final = 2
 _OPTIONS: Final = (
     ("grpc.max_metadata_size", 4 << 20),
     ("grpc.max_receive_message_length", MAX_RECEIVE_BYTES),
@@ -94,8 +93,8 @@ class RemoteStream:
 class RemoteService:
     """See the module. `run` must run beside whoever uses it; nothing works before `ready` is set.
 
-    `address` is what gRPC takes ("unix:PATH", "host:port"). A WriteRequest that need not be carried out
-    as one is sent in parts of `most_updates`. `ports` tells of ports where there is no gNMI to ask.
+    `address` is what gRPC takes ("unix:PATH", "host:port"). `ports` tells of ports where there is no
+    gNMI to ask.
     """
 
     def __init__(
@@ -104,14 +103,12 @@ class RemoteService:
         device_id: int,
         address: str,
         clock: Scheduler,
-        most_updates: int = _MOST_UPDATES,
         ports: PortSource | None = None,
     ) -> None:
         self.switch = RemoteSwitch(name)
         self.device_id = device_id
         self.clock = clock
         self.ready = asyncio.Event()
-        self._most_updates = most_updates
         self._source = ports
         self._up = False
         self._ports: dict[int, bool] = {}
@@ -222,12 +219,13 @@ class RemoteService:
         if on == self._up:
             return
         self._up = on
+        # Those that were opened before there was a switch go as well: listeners open others.
+        for stream in self._streams:
+            stream.break_off()
+        self._streams.clear()
         if on:
             self.ready.set()
         else:
-            for stream in self._streams:
-                stream.break_off()
-            self._streams.clear()
             self._ports.clear()
         for listener in tuple(self._power_listeners):
             listener(on)
@@ -274,38 +272,7 @@ class RemoteService:
         return found
 
     def write(self, request: p4r.WriteRequest) -> p4r.WriteResponse:
-        """The RPC, in several requests if it is long and may be split.
-
-        A live switch's packets wait for as long as a request takes to be carried out.
-        """
-        size = self._most_updates
-        together = request.atomicity != p4r.WriteRequest.CONTINUE_ON_ERROR
-        if together or len(request.updates) <= size:
-            return self._write(request)
-        errors: list[p4r.Error] = []
-        for first in range(0, len(request.updates), size):
-            updates = request.updates[first : first + size]
-            part = p4r.WriteRequest(
-                device_id=request.device_id,
-                role=request.role,
-                election_id=request.election_id,
-                updates=updates,
-            )
-            try:
-                self._write(part)
-            except P4RuntimeError as error:
-                if not error.details:
-                    raise
-                errors += error.details
-            else:
-                errors += [p4r.Error()] * len(updates)
-        failed = [error for error in errors if error.canonical_code]
-        if failed:
-            text = f"{len(failed)} of {len(errors)} updates failed; first: {failed[0].message}"
-            raise P4RuntimeError(Code.UNKNOWN, text, errors)
-        return p4r.WriteResponse()
-
-    def _write(self, request: p4r.WriteRequest) -> p4r.WriteResponse:
+        """The RPC."""
         found = self._call(self._calls.Write, request)
         assert isinstance(found, p4r.WriteResponse)
         return found

@@ -2,9 +2,9 @@
 
 Simulations call it in process, `grpc_server` serves it on a socket. All calls run on the switch's
 scheduler, one after the other: each request is atomic for other requests, and for packets of the same
-scheduler. That gives strictly serializable batches, and makes ROLLBACK_ON_ERROR and DATAPLANE_ATOMIC the
-same thing. Whoever runs packets in another thread holds the switch's lock. A Write holds it for an update
-at a time, so that packets need not wait for thousands of them, and for its whole batch where it asks for
+scheduler. That gives strictly serializable batches; ROLLBACK_ON_ERROR and DATAPLANE_ATOMIC are the same
+thing. Whoever runs packets in another thread holds the switch's lock. A Write holds it for an update at
+a time, so that packets need not wait for thousands of them, and for its whole batch where it asks for
 all or nothing.
 
 Port states have no message in P4Runtime; `on_port_state` tells them in process.

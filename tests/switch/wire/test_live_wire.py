@@ -24,6 +24,7 @@ from sglb.p4.compiler import compile as compile_p4
 from sglb.switch.clock import PS_PER_MS
 from sglb.switch.config import SwitchConfig
 from sglb.switch.live import LiveSwitch, ServeOptions
+from sglb.switch.p4runtime.client import Atomicity, InProcessClient
 from sglb.switch.pcap import read_pcap
 from sglb.switch.pktgen import TimerApp
 from sglb.switch.ports import DropReason
@@ -286,7 +287,7 @@ def test_digests(bare, tmp_path):
     within(bare, (1, 2), test)
 
 
-def test_a_packet_sees_all_of_a_write_or_none(bare, tmp_path):
+def test_a_packet_sees_all_of_an_atomic_write_or_none(bare, tmp_path):
     one, two = bare.wire(1), bare.wire(2)
 
     def entries(value):
@@ -309,8 +310,12 @@ def test_a_packet_sees_all_of_a_write_or_none(bare, tmp_path):
             await switch.write([+entry for entry in entries(0)])
             stop = threading.Event()
             sender = asyncio.create_task(asyncio.to_thread(flood, stop))
+            client = InProcessClient(live.service, switch.election_id + 1)  # finsy asks for no more
             for value in range(1, 101):
-                await switch.write([~entry for entry in entries(value)])
+                client.write(
+                    [~entry for entry in entries(value)], atomicity=Atomicity.DATAPLANE_ATOMIC
+                )
+                await asyncio.sleep(0.002)
             stop.set()
             await sender
 
