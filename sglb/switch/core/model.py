@@ -255,7 +255,7 @@ P_CUT_AT: Final = 38  #: time of the last cut, ps
 P_DROPS: Final = 39  #: word offset of its drop counters
 
 # --- queues: port * CLASSES + class ---
-QUEUE_WORDS: Final = 24
+QUEUE_WORDS: Final = 24  # two lines of the cache for every packet, one for what is rare
 Q_HEAD: Final = 0
 Q_TAIL: Final = 1
 Q_PACKETS: Final = 2
@@ -268,15 +268,15 @@ Q_PAUSE_UNTIL: Final = 8  #: when a pause from the peer runs out, ps
 Q_PAUSED_AT: Final = 9  #: since when the class has been paused without a break
 Q_WATCHDOG: Final = 10  #: 0 quiet, 1 armed, 2 storm (drops or forwards)
 Q_COUNTED: Final = 11  #: bytes that the buffer counts here: of packets without a priority group
-Q_CALM_FROM: Final = 12  #: in a storm: when it began or, later, a pause was received last
-Q_WATCH_AT: Final = 13  #: watchdog: when a storm begins (armed) or is to be over (storm)
+Q_SENT_BYTES: Final = 12  #: of frames that went from here to the wire
+Q_HIGH_BYTES: Final = 13  #: deepest since whoever watches has set it back
 Q_STORMS: Final = 14
 Q_PAUSE_RX: Final = 15  #: pause frames for this class that asked for a pause, received and sent
 Q_PAUSE_TX: Final = 16
 Q_PAUSED_PS: Final = 17  #: time during which the class was paused
 Q_ALARMS: Final = 18  #: by ALARM_*: time of the event in the heap, 0 for none
-Q_SENT_BYTES: Final = 21  #: of frames that went from here to the wire
-Q_HIGH_BYTES: Final = 22  #: deepest since whoever watches has set it back
+Q_CALM_FROM: Final = 21  #: in a storm: when it began or, later, a pause was received last
+Q_WATCH_AT: Final = 22  #: watchdog: when a storm begins (armed) or is to be over (storm)
 Q_HELD_PS: Final = 23  #: time for which it had paused its peer's class; while it has: less now
 
 # --- ingress priority groups: port * CLASSES + class ---
