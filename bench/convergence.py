@@ -106,7 +106,8 @@ def ours(cut: str, policy: str) -> Loss:
         assert report.live is not None
         if not report.live.false_alarms:
             break
-        print(f"# {policy}, {cut}: disturbed, {report.live.false_alarms} false alarms", flush=True)
+        text = f"{policy}, {cut}: disturbed, {report.live.false_alarms} false alarms"
+        print(text, file=sys.stderr, flush=True)
     return _loss(report, cut)
 
 
@@ -157,23 +158,27 @@ def median(found: list[Loss]) -> Loss:
 
 
 def figures(found: list[Loss]) -> Iterator[str]:
-    """A line a figure; ratios are to FRR with BFD where it ran."""
+    """A table, a line a case; `of BFD` is the ratio to FRR with BFD, by `at_most_us`."""
     by_name = {(one.name, one.cut): one for one in found}
-    for one in found:
-        bfd = by_name.get(("frr bfd", one.cut))
-        ratio = ""
-        if bfd is not None and bfd is not one:
-            ratio = f" (1/{bfd.remote_us / one.at_most_us:,.0f} of FRR with BFD)"
-        yield f"{one.name}, {one.cut}, remote loss: {one.remote_us / 1e3:,.2f} ms{ratio}"
-        yield f"{one.name}, {one.cut}, any loss: {one.loss_us / 1e3:,.2f} ms"
-        yield f"{one.name}, {one.cut}, packets lost: {one.lost}"
-        if one.told_us is not None:
-            yield f"{one.name}, {one.cut}, last leaf told: {one.told_us / 1e3:,.2f} ms"
+    columns = ("remote loss", "of BFD", "any loss", "packets", "last leaf told")
+    for cut in dict.fromkeys(one.cut for one in found):
+        yield f"{cut.replace('_', ' '):12}" + "".join(f"{name:>16}" for name in columns)
+        bfd = by_name.get(("frr bfd", cut))
+        for one in (each for each in found if each.cut == cut):
+            cells = (
+                f"{one.remote_us / 1e3:,.2f} ms",
+                "-" if bfd is None else f"{one.at_most_us / bfd.remote_us:.2g}",
+                f"{one.loss_us / 1e3:,.2f} ms",
+                f"{one.lost:,}",
+                "-" if one.told_us is None else f"{one.told_us / 1e3:,.2f} ms",
+            )
+            yield f"  {one.name:10}" + "".join(f"{cell:>16}" for cell in cells)
     for cut, setting, aim in _AIMS:
         glb, baseline = by_name.get(("glb", cut)), by_name.get((f"frr {setting}", cut))
         if glb is not None and baseline is not None:
             times = baseline.remote_us / glb.at_most_us
-            yield f"glb, {cut}, shorter than FRR {setting}: {times:,.0f} times (aim {aim})"
+            name = cut.replace("_", " ")
+            yield f"glb, {name}: {times:,.0f} times shorter than FRR's, {setting} (aim {aim})"
 
 
 def main() -> int:
@@ -193,9 +198,8 @@ def main() -> int:
             cases = [(frr, setting) for setting in ("timers", "bfd")] + cases
         for measure, what in cases:
             losses = [measure(cut, what) for _ in range(runs)]
-            print(
-                f"# {losses[0].name}, {cut}: {[round(x.remote_us) for x in losses]} us", flush=True
-            )
+            text = f"{losses[0].name}, {cut}: {[round(x.remote_us) for x in losses]} us"
+            print(text, file=sys.stderr, flush=True)
             every.append(median(losses))
     for line in figures(every):
         print(line)
