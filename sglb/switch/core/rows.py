@@ -14,7 +14,7 @@ def row_new(world: World) -> int:
     """An empty row, -1 (and HALT_ROWS) when all are in use.
 
     DATA and OUT are set; LENGTH and STORED are the caller's to set, what an entry point of the program
-    reads too. The frame and the stored bytes are as somebody left the
+    reads too. The frame and the stored bytes are as somebody left them.
     """
     w, h = world.w, world.h
     row = w[m.ROW_FREE]
