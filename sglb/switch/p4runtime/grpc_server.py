@@ -18,6 +18,7 @@ import grpc.aio
 from finsy.proto import p4r
 from google.protobuf.message import DecodeError, Message
 
+from sglb.switch.p4runtime.free_address import check_free
 from sglb.switch.p4runtime.service import P4RuntimeService, Stream
 from sglb.switch.p4runtime.status import Code, P4RuntimeError
 
@@ -210,7 +211,8 @@ class GrpcServer:
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> None:
-        """Binds and serves; `port` is the port then. Raises OSError when the address is taken."""
+        """Binds and serves; `port` is the port then. Raises OSError when the address cannot be had."""
+        check_free(self.address)
         server = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", MAX_RECEIVE_BYTES),
