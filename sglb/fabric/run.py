@@ -121,7 +121,7 @@ def _run_live(
     # Here, as simulated runs need none of it.
     from sglb.fabric.live.control import load_live_control_plane
     from sglb.fabric.live.run import LiveJob, run_job
-    from sglb.fabric.live.scaled import default_scale, patient, scaled
+    from sglb.fabric.live.scaled import check_time, default_scale, patient, scaled
 
     if trace is not None:
         raise TraceRequestError(f"packets are traced on --on sim, not on --on {on}")
@@ -134,6 +134,7 @@ def _run_live(
     given = scaled(scenario, scale, on)
     transport = transport_config(given)
     bound = lower_bound(given.topology, given.faults, given.workload, transport, 0)
+    check_time(given, bound.completion_ps)
     ideal = tuple(ideal_fct_ps(given.topology, given.workload, transport, 0))
     names = tuple(policies)
     job = LiveJob(given, names, program, control_plane, bound, ideal, on, options.logs, source)

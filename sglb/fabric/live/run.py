@@ -104,22 +104,28 @@ def run_job(
     assert process.stdin is not None
     assert process.stdout is not None
     reports: list[PolicyReport] = []
+    sent = False
     with process:
         try:
             process.stdin.write(packed(job))
             process.stdin.flush()
+            sent = True
             _listen(process.stdout, reports, progress)
         except KeyboardInterrupt:
             with suppress(OSError):
-                process.stdin.write(_STOP)
-                process.stdin.flush()
+                if sent:
+                    process.stdin.write(_STOP)
+                    process.stdin.flush()
+                else:  # or it would wait for the rest of its job for ever
+                    process.stdin.close()
             with suppress(WorkerError, LiveError, OSError):
                 _listen(process.stdout, reports, None)
             raise JobsInterrupted(reports) from None
         except OSError as error:
             raise LiveError(f"the supervisor ended with status {process.wait()}") from error
         finally:
-            process.stdin.close()
+            with suppress(OSError):
+                process.stdin.close()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_END_S)
             process.kill()
@@ -166,7 +172,10 @@ def work() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, -20)  # a cut falls when it is recorded
-    job: LiveJob = pickle.load(_Unbuffered(0))
+    try:
+        job: LiveJob = pickle.load(_Unbuffered(0))
+    except (EOFError, pickle.UnpicklingError):
+        return  # whoever has the job was interrupted
     policy = job.policy
     stopped = _Stopped()
     try:

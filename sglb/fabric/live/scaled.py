@@ -23,6 +23,7 @@ from sglb.fabric.roce import wire_bytes
 from sglb.fabric.scenario import Scenario
 from sglb.fabric.schema import ScenarioModel
 from sglb.fabric.topology import Edge, Link, Topology
+from sglb.switch.clock import PS_PER_US
 
 #: Data packets a second that all hosts together may send: what one process can see to on a busy CPU.
 PACKETS_PER_S: Final = 4_000
@@ -84,6 +85,17 @@ def check(scenario: Scenario, target: str = "live") -> None:
             raise LiveError(
                 f"{scenario.file}: {fault.label}: bit errors are for --on sim; use loss"
             )
+
+
+def check_time(scenario: Scenario, least_ps: int) -> None:
+    """Raises `LiveError` when a scenario in real time is given up before `least_ps` are over."""
+    least_us, stop_us = least_ps / PS_PER_US, scenario.model.stop_us
+    if least_us > stop_us:
+        raise LiveError(
+            f"{scenario.file}: with all rates divided by {scenario.model.live.rate_scale:,} it takes "
+            f"{least_us / _US_PER_S:,.0f} s at least, but is given up after "
+            f"{stop_us / _US_PER_S:,.0f} s; divide by less (--rate-scale) or raise live.stop_s"
+        )
 
 
 def scaled(scenario: Scenario, scale: int, target: str = "live") -> Scenario:

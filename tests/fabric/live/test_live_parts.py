@@ -17,14 +17,16 @@ from hypothesis import strategies as st
 from sglb.fabric import scenario as scenarios
 from sglb.fabric.events import Event, SlowPathSaw, SlowPathTold, TableWritten
 from sglb.fabric.live import packets
+from sglb.fabric.live import run as live_run
 from sglb.fabric.live.errors import LiveError
 from sglb.fabric.live.figures import lost_packets
 from sglb.fabric.live.folders import PREFIX, private_folder, sweep
 from sglb.fabric.live.journal import Journal, read
-from sglb.fabric.live.scaled import default_scale, scaled
+from sglb.fabric.live.scaled import check_time, default_scale, scaled
 from sglb.fabric.live.traffic import Sent, TrafficResult, probe_frame, probe_number
 from sglb.fabric.topology import HostAddress
-from sglb.switch.clock import PS_PER_US
+from sglb.fabric.workers import JobsInterrupted
+from sglb.switch.clock import PS_PER_S, PS_PER_US
 
 LEAF_SPINE = {
     "topology": {"leaf_spine": {"leaves": 2, "spines": 2, "hosts_per_leaf": 1}},
@@ -66,6 +68,35 @@ def test_the_scale_keeps_hosts_at_what_one_machine_can_follow() -> None:
     assert default_scale(scenarios.from_dict(LEAF_SPINE)) == 1_000
     slow = LEAF_SPINE | {"links": {"host": {"rate_gbps": 0.1}}}
     assert default_scale(scenarios.from_dict(slow)) == 1
+
+
+def test_rates_at_which_a_run_cannot_end_in_time_are_refused() -> None:
+    slow = scaled(scenarios.from_dict(LEAF_SPINE), 1_000_000)  # given up after 60 s
+    check_time(slow, 60 * PS_PER_S)
+    with pytest.raises(
+        LiveError, match=r"divided by 1,000,000 it takes 61 s at least, .* after 60 s"
+    ):
+        check_time(slow, 61 * PS_PER_S)
+
+
+def test_an_interrupt_before_the_supervisor_has_its_job_ends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(job: object) -> bytes:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(live_run, "packed", interrupted)
+    monkeypatch.setattr(live_run.namespaces, "why_not", lambda: "")
+    job = live_run.LiveJob(None, ("glb",), None, "default", None, (), "live", None, Path())  # type: ignore[arg-type]
+    with pytest.raises(JobsInterrupted):
+        live_run.run_job(job)
+
+
+def test_a_supervisor_without_all_of_a_job_ends_in_silence() -> None:
+    command = [sys.executable, "-c", live_run._MAIN]
+    for part in (b"", b"\x80\x05\x95\xff\x00\x00\x00\x00\x00\x00\x00"):
+        done = subprocess.run(command, input=part, capture_output=True, timeout=60)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 @pytest.mark.parametrize(
