@@ -39,6 +39,8 @@ BAD_VALUES = (ValueError, LookupError, OverflowError, TypeError)
 Entity = P4TableEntry | P4MulticastGroupEntry | P4CloneSessionEntry
 
 _MATCH = p4i.MatchField
+#: What a runtime file without any entry still has.
+_OF_TOOLS = frozenset({"target", "p4info", "bmv2_json"})
 _PAIRS = {
     _MATCH.LPM: "[value, prefix length]",
     _MATCH.TERNARY: "[value, mask]",
@@ -84,6 +86,9 @@ def parse(text: str, file: str, schema: P4Schema) -> list[p4r.Update]:
         raise RuntimeFileError(f"{file}:{line}: is not JSON: {message}") from None
     if not isinstance(data, dict):
         raise RuntimeFileError(f"{file}: must be a mapping with table_entries")
+    if data and not data.keys() & (_KINDS.keys() | _OF_TOOLS):
+        known = ", ".join(_KINDS)
+        raise RuntimeFileError(f"{file}: is no runtime file, it has none of {known}")
     found: list[p4r.Update] = []
     for key, make in _KINDS.items():
         items = data.get(key, [])

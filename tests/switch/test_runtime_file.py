@@ -158,6 +158,7 @@ def test_a_mistake_is_told_with_its_place(fields: dict[str, object], message: st
     ("text", "message"),
     [
         ('{"table_entries": [', "s1.json:1: is not JSON: "),
+        ('{"hosts": {}, "links": []}', "s1.json: is no runtime file, it has none of table_entries"),
         ("[]", "s1.json: must be a mapping with table_entries"),
         ('{"table_entries": {}}', "s1.json: table_entries must be a list"),
         ('{"table_entries": [3]}', "s1.json: table_entries[0]: must be a mapping"),
