@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -89,6 +90,7 @@ def run_command(
         typer.Option(
             "--rate-scale",
             min=1,
+            max=10_000_000,
             metavar="N",
             help="With --on live: divide rates by N [as far as one machine can follow].",
         ),
@@ -112,6 +114,7 @@ def run_command(
     Ends with 0 when every policy completed, with 3 when one did not, with 1 for a mistake in a file
     or an option, with 130 when interrupted (143 by SIGTERM): then what is known by then is shown.
     """
+    _check_where(on, rate_scale, logs, engine)
     scenario = files.scenario(file, seed, None if engine is None else engine.value)
     request = None
     if trace_packet is not None:
@@ -143,6 +146,25 @@ def run_command(
         raise Interrupted(f"{finished} of {wanted} policies had finished")
     if not report.completed:
         raise typer.Exit(INCOMPLETE)
+
+
+def _check_where(
+    on: OnChoice, rate_scale: int | None, logs: Path | None, engine: EngineChoice | None
+) -> None:
+    """Raises `UserError` for options that mean nothing there, or logs that have no place."""
+    if on is OnChoice.SIM:
+        for option, value in (("--rate-scale", rate_scale), ("--logs", logs)):
+            if value is not None:
+                raise UserError(f"{option} needs --on live or --on bmv2")
+    elif engine is not None:
+        raise UserError(f"--engine {engine} needs --on sim: on --on {on} real switches run")
+    if logs is not None:
+        try:
+            logs.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"--logs {logs}: is no folder: {error.strerror}") from None
+        if not os.access(logs, os.W_OK | os.X_OK):
+            raise UserError(f"--logs {logs}: cannot be written to")
 
 
 def _console(on_stderr: bool) -> Console:

@@ -34,6 +34,7 @@ _log = logging.getLogger(__name__)
 
 _RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?\Z")
 _MAX_PORT = 511
+_MAX_ID: Final = (1 << 64) - 1  #: a uint64 of P4Runtime
 _ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.%]+\]|[^\s:\[\]]+):([0-9]{1,5})\Z")
 _PORT = re.compile(r"([0-9]{1,3})[:@]([^\s/]{1,15})\Z")
 _TIMER = re.compile(r"([1-7]):([0-9]{1,10}(?:\.[0-9]+)?)\Z")
@@ -256,7 +257,11 @@ def switch_command(
     device_id: Annotated[
         int,
         typer.Option(
-            "--device-id", min=0, metavar="N", help="P4Runtime forbids 0, which BMv2 takes."
+            "--device-id",
+            min=0,
+            max=_MAX_ID,
+            metavar="N",
+            help="P4Runtime forbids 0, which BMv2 takes.",
         ),
     ] = 1,
     cpu_port: Annotated[int, typer.Option("--cpu-port", min=0, max=511, metavar="N")] = 510,
@@ -327,6 +332,8 @@ def switch_command(
     )
     interfaces = parse_interfaces(port or (), rate or ())
     _check_ports(bool(interfaces), pcap_dir, ports, capture, exit_when_done)
+    if realtime and not interfaces:
+        raise UserError("--realtime needs --port: only interfaces have a data plane thread")
     if interfaces:
         # Its own delays are those of the machine, and what it is told of a port it knows.
         config = replace(

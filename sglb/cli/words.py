@@ -10,7 +10,7 @@ from sglb.fabric.schema import ScenarioModel, TransportBlock
 from sglb.fabric.topology import LinkSpec, NodeKind, Topology
 from sglb.switch.clock import PS_PER_NS, PS_PER_US
 
-_GIGA = 1e9
+_RATES = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s"))
 _PLURALS = {
     NodeKind.LEAF: "leaves",
     NodeKind.SPINE: "spines",
@@ -88,7 +88,7 @@ def faults(scenario: Scenario) -> str:
 def _fault(fault: Fault) -> str:
     what = str(fault.kind)
     if fault.kind is FaultKind.LINK_RATE:
-        what = f"{number(fault.rate_bps / _GIGA)} Gbit/s"
+        what = _rate(fault.rate_bps)
     return f"{what} at {number(fault.time_ps / PS_PER_US)} us"
 
 
@@ -99,7 +99,7 @@ def links(topology: Topology) -> str:
         counts[link.spec] = counts.get(link.spec, 0) + 1
     usual = max(counts, key=lambda spec: counts[spec])
     odd = [link for link in topology.links if link.spec != usual]
-    text = f"{_rate(usual)} and {number(usual.delay_ps / PS_PER_NS)} ns one way"
+    text = f"{_rate(usual.rate_bps)} and {number(usual.delay_ps / PS_PER_NS)} ns one way"
     if not odd:
         return text
     named = [f"{link.name} {_difference(link.spec, usual)}" for link in odd[:_MAX_FAULTS]]
@@ -108,12 +108,14 @@ def links(topology: Topology) -> str:
     return f"{text}, but {', '.join(named)}"
 
 
-def _rate(spec: LinkSpec) -> str:
-    return f"{number(spec.rate_bps / _GIGA)} Gbit/s"
+def _rate(rate_bps: int) -> str:
+    """In Gbit/s, below one in what leaves no digit out: live fabrics have links of some Mbit/s."""
+    unit, name = next((u for u in _RATES if rate_bps >= u[0]), _RATES[-1])
+    return f"{number(rate_bps / unit)} {name}"
 
 
 def _difference(spec: LinkSpec, usual: LinkSpec) -> str:
-    parts = [_rate(spec)] if spec.rate_bps != usual.rate_bps else []
+    parts = [_rate(spec.rate_bps)] if spec.rate_bps != usual.rate_bps else []
     if spec.delay_ps != usual.delay_ps:
         parts.append(f"{number(spec.delay_ps / PS_PER_NS)} ns")
     return " ".join(parts)

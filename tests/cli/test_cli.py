@@ -237,6 +237,14 @@ def test_mistakes_in_options_get_one_line(sglb: Sglb, small: Path, tmp_path: Pat
     left = tmp_path / "left.json"
     assert sglb("run", small, "-p", "gbl", "--json", left).code == 1
     assert not left.exists()
+    for option, value in (("--rate-scale", 5), ("--logs", tmp_path / "logs")):
+        one_line(
+            sglb("run", small, option, value), rf"error: {option} needs --on live or --on bmv2"
+        )
+    assert not (tmp_path / "logs").exists()
+    live = ("run", small, "--on", "live")
+    one_line(sglb(*live, "--engine", "reference"), r"error: --engine reference needs --on sim: .*")
+    one_line(sglb(*live, "--logs", small), rf"error: --logs {small}: is no folder: .*")
     usage = sglb("run", small, "--jobs", 0)
     assert usage.code == 2
     assert "--jobs" in usage.err
@@ -376,6 +384,8 @@ def test_mistakes_in_setting_up_a_switch_get_one_line(sglb: Sglb, tmp_path: Path
     idle = sglb("switch", ROUTER, "--grpc", "127.0.0.1:0", *nothing)
     one_line(idle, rf"error: {tmp_path}/empty: no input: it has no N\.pcap file, .*")
     one_line(sglb("switch", "--exit-when-done"), r"error: --exit-when-done needs --pcap-dir.*")
+    one_line(sglb("switch", ROUTER, "--realtime", 5), r"error: --realtime needs --port: .*")
+    assert sglb("switch", ROUTER, "--device-id", 1 << 64).code == 2
     for address in ("nonsense", "127.0.0.1:99999", "127.0.0.1:"):
         one_line(sglb("switch", ROUTER, "--grpc", address), rf"error: --grpc {address}: write .*")
 

@@ -83,6 +83,22 @@ def test_a_link_that_flaps_is_not_told_a_thousand_times() -> None:
     )
 
 
+def test_rates_of_live_fabrics_are_told_in_full() -> None:
+    overrides = [
+        {"between": ["leaf0", "spine0"], "rate_gbps": 0.0025},
+        {"between": ["leaf1", "spine0"], "rate_gbps": 0.000025},
+    ]
+    assert words.links(
+        make(
+            links={
+                "fabric": {"rate_gbps": 0.005},
+                "host": {"rate_gbps": 0.005},
+                "overrides": overrides,
+            }
+        ).topology
+    ) == ("5 Mbit/s and 500 ns one way, but leaf0-spine0 2.5 Mbit/s, leaf1-spine0 25 kbit/s")
+
+
 def test_links_that_differ_are_named() -> None:
     overrides = [
         {"between": ["leaf0", "spine0"], "rate_gbps": 50},
