@@ -400,7 +400,9 @@ class P4Link(Link):
 
 
 class FileTopo(Topo):
-    """A `topology.json` of the P4 tutorials, with the runtime files that it names.
+    """p4,DIR/topology.json
+
+    A topology of the P4 tutorials, with the runtime files that it names.
 
     path: the file, whose own paths start from its folder. programs, entries: switch -> P4 program,
     runtime file, in place of those that the file names.
@@ -507,11 +509,29 @@ class ScenarioTopo(FabricTopo):
         self.export(path, **how)
 
 
+def _for_mn(kind):
+    """What `mn` calls: a mistake in --topo ends it with a line and status 1.
+
+    An exception would have it remove all that it takes for Mininet's, other labs' too, and end with 0.
+    """
+
+    def make(*numbers, **how):
+        try:
+            return kind(*numbers, **how)
+        except LabError as problem:
+            raise SystemExit("error: {}".format(str(problem).removeprefix("error: "))) from None
+        except TypeError as problem:
+            usage = kind.__doc__.splitlines()[0]
+            raise SystemExit(f"error: --topo {usage}: {problem}") from None
+
+    return make
+
+
 topos = {
-    "leafspine": LeafSpineTopo,
-    "clos3": Clos3Topo,
-    "scenario": ScenarioTopo,
-    "p4": FileTopo,
+    "leafspine": _for_mn(LeafSpineTopo),
+    "clos3": _for_mn(Clos3Topo),
+    "scenario": _for_mn(ScenarioTopo),
+    "p4": _for_mn(FileTopo),
 }
 switches = {"sglb": SglbSwitch, "bmv2": Bmv2Switch}
 

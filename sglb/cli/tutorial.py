@@ -94,6 +94,8 @@ def tutorial_command(
     exercise.check()
     if os.geteuid():
         raise UserError("Mininet needs root: sudo sglb tutorial ...")
+    if script is not None and not os.access(script, os.R_OK):
+        raise UserError(f"--script {script}: cannot be read")
     log_dir = logs or folder / "logs"
     log_dir.mkdir(parents=True, exist_ok=True)
     command = [_python(), str(programs.mininet()), str(topology), f"--switch={switch}"]

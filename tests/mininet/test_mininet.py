@@ -113,6 +113,31 @@ def test_a_lost_ping_fails(tmp_path: Path) -> None:
     assert "h1 -> h2 X" in found.stderr
 
 
+@pytest.mark.parametrize(
+    ("topo", "told"),
+    [
+        ("leafspine,0,2", "error: leafspine,0,2,1: topology.leaf_spine.leaves: should be greater"),
+        ("scenario,/nope.yaml", "error: /nope.yaml: cannot be read: No such file or directory"),
+        ("leafspine,2,2,policy=nope", "error: --policy nope: choose one of ecmp, "),
+        ("leafspine,2,2,2,2", "error: --topo leafspine,LEAVES,SPINES[,HOSTS"),
+    ],
+)
+def test_a_mistake_in_a_topology_is_one_line_and_removes_nothing(
+    topo: str, told: str, tmp_path: Path
+) -> None:
+    command = ["mn", "--custom", str(NODES), "--switch", "sglb", "--controller", "none"]
+    found = run([*command, "--topo", topo], tmp_path)
+    assert found.returncode == 1
+    assert found.stderr.startswith(told)
+    assert len(found.stderr.splitlines()) == 1
+
+
+def test_a_script_that_cannot_be_read_starts_nothing(tmp_path: Path) -> None:
+    found = tutorial(tmp_path, "--script", "/nope")
+    assert (found.returncode, found.stdout) == (1, "")
+    assert found.stderr == "error: --script /nope: cannot be read\n"
+
+
 def test_a_port_in_use_is_told_and_all_is_removed(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
