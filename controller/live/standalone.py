@@ -17,6 +17,8 @@ from sglb.fabric.scenario import Scenario
 
 _LOOK_S: Final = 0.05
 _RESTART_S: Final = 0.2
+_SLOW_S: Final = 10.0
+_ANSWER_S: Final = 1.0
 
 
 class _Supervisor:
@@ -59,12 +61,14 @@ async def control(
     folder: Path,
     depth_unit_bytes: int,
     on_ready: Callable[[], None],
+    on_slow: Callable[[list[str]], None],
 ) -> None:
     """Controls switches until SIGINT or SIGTERM.
 
     `scenario` is in real time (`sglb.fabric.live.scaled`), `addresses` are the switches' P4Runtime
     servers by id, `folder` is a private one. `on_ready` is called when all are filled and all agents
-    know their neighbours. This process must have no threads and no gRPC channel. Raises `LiveError`.
+    know their neighbours, `on_slow` once when that takes long, with those switches where nobody listens.
+    This process must have no threads and no gRPC channel. Raises `LiveError`.
     """
     view = LiveView(scenario, policy, folder, addresses, depth_unit_bytes)
     stop = asyncio.Event()
@@ -76,6 +80,8 @@ async def control(
         for spec in specs:
             supervisor.run(spec)
         ready = asyncio.ensure_future(supervisor.until_ready([spec.name for spec in specs]))
+        slow = asyncio.ensure_future(_when_slow(view, on_slow))
+        ready.add_done_callback(lambda _: slow.cancel())
         ready.add_done_callback(lambda done: None if done.cancelled() else on_ready())
         ending = asyncio.ensure_future(stop.wait())
         waits: set[asyncio.Future[Any]] = {ending, supervisor.failure}
@@ -86,6 +92,24 @@ async def control(
             supervisor.failure.result()
     finally:
         supervisor.close()
+
+
+async def _when_slow(view: LiveView, tell: Callable[[list[str]], None]) -> None:
+    await asyncio.sleep(_SLOW_S)
+    silent = []
+    for node in view.scenario.topology.switches:
+        address = view.addresses[node.id]
+        host, _, port = address.rpartition(":")
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                if host == "unix":
+                    _, writer = await asyncio.open_unix_connection(port)
+                else:
+                    _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            writer.close()
+        except OSError:  # TimeoutError is one
+            silent.append(f"{node.name} ({address})")
+    tell(silent)
 
 
 def keep_logs(folder: Path, to: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
+from sglb.cli import files
 from sglb.cli.errors import UserError
 from sglb.cli.lab import fabric, in_real_time
 from sglb.fabric.scenario import Scenario
@@ -18,7 +19,8 @@ from sglb.fabric.schema import POLICIES
 _MBPS: Final = 10**6
 #: `sglb switch`, like BMv2, tells queue depths in packets: these are Ethernet's.
 _PACKET_BYTES: Final = 1_500
-_AT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*)=(\S+:\S+)\Z")
+_AT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*)=(unix:\S+|(?:[^\s:]+|\[\S+\]):([0-9]{1,5}))\Z")
+_MAX_TCP_PORT: Final = 65_535
 
 
 def control_command(
@@ -34,7 +36,7 @@ def control_command(
     ] = "glb",
     mbps: Annotated[
         float | None,
-        typer.Option("--mbps", min=0.001, metavar="N", help="As of `sglb export`."),
+        typer.Option("--mbps", min=0.001, max=1e8, metavar="N", help="As of `sglb export`."),
     ] = None,
     log_dir: Annotated[
         Path | None, typer.Option("--log-dir", metavar="DIR", help="Keep logs here at the end.")
@@ -56,16 +58,31 @@ def control_command(
     model = scenario.model.model_copy(update={"policies": [chosen]})
     scenario = replace(scenario, model=model)
     addresses = _addresses(scenario, switch)
+    if log_dir is not None:
+        files.folder_for("--log-dir", log_dir)
     with private_folder() as folder:
         try:
             asyncio.run(
                 control(
-                    scenario, chosen, addresses, folder, _PACKET_BYTES, lambda: typer.echo("ready")
+                    scenario,
+                    chosen,
+                    addresses,
+                    folder,
+                    _PACKET_BYTES,
+                    lambda: typer.echo("ready"),
+                    _tell_slow,
                 )
             )
         finally:
             if log_dir is not None:
                 keep_logs(folder, log_dir)
+
+
+def _tell_slow(silent: list[str]) -> None:
+    what = "all switches answer, but are not filled yet (--log-dir keeps logs)"
+    if silent:
+        what = f"no answer from {', '.join(silent)}"
+    typer.echo(f"{what}; still trying", err=True)
 
 
 def _addresses(scenario: Scenario, given: list[str]) -> dict[int, str]:
@@ -78,6 +95,8 @@ def _addresses(scenario: Scenario, given: list[str]) -> dict[int, str]:
             raise UserError(f"--switch {text}: write NAME=HOST:PORT, as in leaf0=127.0.0.1:50051")
         if match[1] not in ids:
             raise UserError(f"--switch {text}: the fabric has no switch of that name")
+        if int(match[3] or 0) > _MAX_TCP_PORT:
+            raise UserError(f"--switch {text}: ports go up to {_MAX_TCP_PORT}")
         found[ids[match[1]]] = match[2]
     missing = [name for name, switch_id in ids.items() if switch_id not in found]
     if missing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -100,6 +101,16 @@ def check(path: Path, include: Sequence[Path] | None, define: Sequence[str] | No
         scenario(path)
     else:
         raise UserError(f"{path}: neither a scenario (.yaml, .yml) nor a program (.p4)")
+
+
+def folder_for(option: str, path: Path) -> None:
+    """Makes a folder that an option names, if it is not there. Raises `UserError`."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{option} {path}: is no folder: {error.strerror}") from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise UserError(f"{option} {path}: cannot be written to")
 
 
 def summary(compiled: CompiledProgram) -> str:

@@ -81,7 +81,11 @@ def export_command(
     mbps: Annotated[
         float | None,
         typer.Option(
-            "--mbps", min=0.001, metavar="N", help="Rate of the fastest link; the others follow."
+            "--mbps",
+            min=0.001,
+            max=1e8,
+            metavar="N",
+            help="Rate of the fastest link; the others follow.",
         ),
     ] = None,
 ) -> None:

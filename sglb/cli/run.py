@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -159,12 +158,7 @@ def _check_where(
     elif engine is not None:
         raise UserError(f"--engine {engine} needs --on sim: on --on {on} real switches run")
     if logs is not None:
-        try:
-            logs.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"--logs {logs}: is no folder: {error.strerror}") from None
-        if not os.access(logs, os.W_OK | os.X_OK):
-            raise UserError(f"--logs {logs}: cannot be written to")
+        files.folder_for("--logs", logs)
 
 
 def _console(on_stderr: bool) -> Console:

@@ -97,7 +97,7 @@ def tutorial_command(
     if script is not None and not os.access(script, os.R_OK):
         raise UserError(f"--script {script}: cannot be read")
     log_dir = logs or folder / "logs"
-    log_dir.mkdir(parents=True, exist_ok=True)
+    files.folder_for("--log-dir", log_dir)
     command = [_python(), str(programs.mininet()), str(topology), f"--switch={switch}"]
     for option, paths in (("programs", exercise.programs), ("entries", exercise.entries)):
         texts = {name: str(path.resolve()) for name, path in paths.items()}

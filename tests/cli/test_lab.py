@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import queue
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,7 +19,11 @@ import pytest
 from finsy import P4Schema
 from finsy.proto import U128, p4r, p4r_grpc
 
+from controller.live import standalone
 from sglb.cli import main
+from sglb.cli.control import _tell_slow
+from sglb.cli.lab import fabric
+from sglb.fabric.live.control import LiveView
 from sglb.p4.compiler import compile as compile_p4
 from sglb.switch import runtime_file
 from sglb.switch.p4runtime.load import load
@@ -124,12 +130,37 @@ def test_export_and_control_know_the_policies(sglb: Sglb, tmp_path: Path) -> Non
             ["leaf7=127.0.0.1:1"],
             "--switch leaf7=127.0.0.1:1: the fabric has no switch of that name",
         ),
+        (["leaf0=127.0.0.1:70000"], "--switch leaf0=127.0.0.1:70000: ports go up to 65535"),
         (["leaf0=127.0.0.1:1", "spine0=127.0.0.1:2"], "--switch leaf1=HOST:PORT is missing"),
     ],
 )
 def test_control_needs_all_switches(switches: list[str], message: str, sglb: Sglb) -> None:
     options = [word for text in switches for word in ("--switch", text)]
     assert sglb("control", "leafspine,2,1", *options) == Answer(1, "", f"error: {message}\n")
+
+
+def test_control_that_takes_long_names_switches_where_nobody_listens(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(standalone, "_SLOW_S", 0.0)
+    scenario = fabric("leafspine,1,1,2")
+    ids = {node.name: node.id for node in scenario.topology.switches}
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        answers = f"127.0.0.1:{there.getsockname()[1]}"
+        addresses = {ids["leaf0"]: answers, ids["spine0"]: f"unix:{tmp_path}/none"}
+        view = LiveView(scenario, "glb", tmp_path, addresses, 1_500)
+        asyncio.run(standalone._when_slow(view, _tell_slow))
+    assert capsys.readouterr().err == (
+        f"no answer from spine0 (unix:{tmp_path}/none); still trying\n"
+    )
+
+
+def test_control_makes_sure_of_the_folder_for_logs(sglb: Sglb, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    switches = ["--switch", "leaf0=127.0.0.1:1", "--switch", "spine0=127.0.0.1:2"]
+    answer = sglb("control", "leafspine,1,1,2", *switches, "--log-dir", tmp_path / "file")
+    assert answer.code == 1
+    assert answer.err.startswith(f"error: --log-dir {tmp_path}/file: is no folder: ")
 
 
 # --- load ---
