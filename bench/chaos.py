@@ -28,6 +28,7 @@ from controller.live.plane import LivePlane
 from sglb import programs
 from sglb.fabric import scenario as scenarios
 from sglb.fabric.faults import Fault, FaultKind
+from sglb.fabric.live import namespaces
 from sglb.fabric.live.fabric import LiveFabric, LiveRun
 from sglb.fabric.live.folders import private_folder
 from sglb.fabric.live.processes import ProcessSpec
@@ -232,6 +233,10 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--logs", type=Path, help="keep the logs of all processes there")
     given = parser.parse_args()
+    if why := namespaces.why_not():
+        parser.error(why)
+    if not 0 < given.minutes < 1_440:
+        parser.error("--minutes: more than 0, and less than a day")
     minutes = 0.5 if given.quick else given.minutes
     # Rounds take longer than faults: their time is on top.
     with private_folder(given.logs) as folder:

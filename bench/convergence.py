@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sglb.fabric import scenario as scenarios
+from sglb.fabric.live import namespaces
 from sglb.fabric.report import LossWindow, PolicyReport
 from sglb.fabric.run import run
 from sglb.fabric.scenario import Scenario
@@ -189,6 +190,10 @@ def main() -> int:
     parser.add_argument("--no-frr", action="store_true", help="without the BGP fabric")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    if why := namespaces.why_not():
+        parser.error(why)
+    if given.runs < 1:
+        parser.error("--runs: at least 1")
     runs = 1 if given.quick else given.runs
     sys.path.insert(0, str(Path(__file__).parent))
     every: list[Loss] = []

@@ -293,6 +293,10 @@ def main() -> None:
     args.seconds, args.runs, args.singles = (1.0, 1, 50) if args.quick else (2.0, 3, 300)
     if os.geteuid() != 0:
         sys.exit("bench/live.py needs root: it makes network namespaces")
+    if args.simple_switch is not None:
+        for tool in (args.simple_switch, args.simple_switch.with_name("p4c-bm2-ss")):
+            if not os.access(tool, os.X_OK):
+                parser.error(f"--simple-switch: there is no {tool}")
     lab = Lab()
     try:
         with tempfile.TemporaryDirectory() as folder:

@@ -7,6 +7,7 @@ watcher left is removed by the next fabric: whose lock on the folder is free, is
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 import signal
@@ -16,6 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NoReturn
+
+_log = logging.getLogger(__name__)
 
 PREFIX: Final = "sglb-live-"
 _LOCK: Final = "lock"
@@ -48,10 +51,14 @@ def private_folder(keep: Path | None = None) -> Iterator[Path]:
 
 
 def _keep(folder: Path, keep: Path) -> None:
-    keep.mkdir(parents=True, exist_ok=True)
-    for pattern in _KEPT:
-        for path in folder.glob(pattern):
-            shutil.copy2(path, keep)
+    """What the run found is worth more than its logs: if these find no room it is only told."""
+    try:
+        keep.mkdir(parents=True, exist_ok=True)
+        for pattern in _KEPT:
+            for path in folder.glob(pattern):
+                shutil.copy2(path, keep)
+    except OSError as error:
+        _log.warning("warning: not all logs are in %s: %s", keep, error.strerror)
 
 
 def _locked(path: Path) -> int:

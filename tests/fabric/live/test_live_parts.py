@@ -260,6 +260,16 @@ def test_a_folder_is_private_and_gone_afterwards(tmp_path: Path) -> None:
     assert (tmp_path / "kept" / "a.log").read_text() == "told"
 
 
+def test_logs_that_find_no_room_do_not_cost_the_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    with private_folder(tmp_path / "file" / "glb") as folder:
+        (folder / "agent.log").write_text("x")
+    assert not folder.exists()
+    assert f"not all logs are in {tmp_path}/file/glb: Not a directory" in caplog.text
+
+
 def test_a_folder_goes_with_an_owner_that_is_killed() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", _HOLD], stdout=subprocess.PIPE, text=True
