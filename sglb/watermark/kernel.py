@@ -530,11 +530,19 @@ def _sample(net: Net, state: State, work: Work, tally: Tally, at: int) -> None:
 
 @_compiled
 def advance(
-    rules: Rules, net: Net, marks: Marks, state: State, work: Work, flat: Flat, tally: Tally
+    rules: Rules,
+    net: Net,
+    marks: Marks,
+    state: State,
+    work: Work,
+    flat: Flat,
+    tally: Tally,
+    begin: int,
+    end: int,
 ) -> None:
-    """Runs a batch from time 0 to the end; see the module's text."""
+    """Runs a batch from step `begin` to before `end`; see the module's text."""
     slots = state.sent.shape[0]
-    for n in range(net.steps):
+    for n in range(begin, end):
         if n == net.measure_from:
             for m in range(net.strand_queue.size):
                 _copy(tally.passed_then[m], state.passed[n % slots, m])

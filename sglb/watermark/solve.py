@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Event
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from sglb.watermark.network import Network
 LANES = 32
 #: Samples of a block of lanes are kept in memory until its percentiles are known.
 MAX_SAMPLE_BYTES = 1 << 31
+#: Steps that a thread makes before it looks whether it is still wanted.
+_STEPS_AT_ONCE = 4096
 _USUAL = Timing()
 _GBPS_PER_BYTES_US = 1 / layout.BYTES_US_PER_GBPS
 
@@ -106,8 +109,10 @@ def solve(
     blocks = [settings[i : i + LANES] for i in range(0, len(settings), LANES)]
     marks = [layout.marks(network, block) for block in blocks]  # before the work: it may complain
 
+    stopped = Event()
+
     def run(at: int) -> dict[str, Floats]:
-        return _block(network, made, rules, marks[at], len(blocks[at]), trace)
+        return _block(network, made, rules, marks[at], len(blocks[at]), trace, stopped)
 
     found: list[dict[str, Floats]] = []
     with ThreadPoolExecutor(workers or _processors()) as pool:
@@ -117,6 +122,7 @@ def solve(
                 found.append(future.result())
                 progress(min((at + 1) * LANES, len(settings)), len(settings))
         except BaseException:
+            stopped.set()  # else the pool waits for what is being solved, however long
             for future in waiting:
                 future.cancel()
             raise
@@ -133,8 +139,15 @@ def _processors() -> int:
 
 
 def _check_memory(made: Net, lanes: int) -> None:
-    columns = made.queue_rate.size + made.flow_count.size + made.ingress_switch.size
-    needed = made.steps // made.sample_every * columns * lanes * 8
+    flows, queues, ingresses = made.flow_count.size, made.queue_rate.size, made.ingress_switch.size
+    columns = flows + made.strand_flow.size + 2 * queues + ingresses
+    history = layout.slots(made) * columns * min(lanes, LANES) * 8
+    if history > MAX_SAMPLE_BYTES:
+        raise WatermarkError(
+            f"the longest delay is {layout.slots(made):,} steps, whose history would take "
+            f"{history / 2**30:.1f} GiB; longer steps (step_us) or shorter delays take less"
+        )
+    needed = made.steps // made.sample_every * (flows + queues + ingresses) * lanes * 8
     if needed > MAX_SAMPLE_BYTES:
         raise WatermarkError(
             f"samples of {lanes} settings would take {needed / 2**30:.1f} GiB; sample less often "
@@ -149,13 +162,19 @@ def _block(
     marks: Marks,
     lanes: int,
     trace: bool,
+    stopped: Event,
 ) -> dict[str, Floats]:
     # Imported here: whoever only reads settings need not wait for the compiler.
     from sglb.watermark.kernel import advance
 
     state, tally = layout.state(network, made, lanes), layout.tally(made, lanes)
     room = layout.work(made, lanes)
-    advance(rules, made, marks, state, room, layout.flat(room), tally)
+    flat = layout.flat(room)
+    for begin in range(0, made.steps, _STEPS_AT_ONCE):
+        if stopped.is_set():
+            raise CancelledError
+        end = min(begin + _STEPS_AT_ONCE, made.steps)
+        advance(rules, made, marks, state, room, flat, tally, begin, end)
     found = _averages(made, rules, state, tally) | _balance(made, state, tally)
     if trace:
         found["queue_bytes"] = tally.depth.transpose(2, 0, 1)

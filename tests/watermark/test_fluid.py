@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import signal
+import threading
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sglb.watermark import kernel
 from sglb.watermark.arrays import Floats
 from sglb.watermark.errors import WatermarkError
 from sglb.watermark.layout import Setting
@@ -260,6 +263,10 @@ def test_flows_of_a_size_are_done_when_the_link_has_carried_them() -> None:
             "a step of 2 us is longer than feedback_us of the hop into 'port' (1 us)",
         ),
         (
+            lambda: solve(incast(2, feedback_us=1e9), [Watermarks()]),
+            "the longest delay is 1,000,000,004 steps",
+        ),
+        (
             lambda: solve(incast(9, buffer_bytes=1e5), [Watermarks(headroom_bytes=2e4)]),
             "headroom of 180,000 bytes leaves nothing",
         ),
@@ -277,3 +284,22 @@ def test_errors_say_what_and_where(make: object, text: str) -> None:
         make()
     assert text in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_an_interruption_ends_what_is_being_solved(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, begun = kernel.advance, []
+
+    def interrupted(*given: object) -> None:
+        real(*given)  # type: ignore[arg-type]
+        begun.append(given[-1])
+        if len(begun) == 2:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    monkeypatch.setattr(kernel, "advance", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            solve(incast(2), [Watermarks()], Timing(1e12))  # years
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert begun[:2] == [4096, 8192]
