@@ -84,7 +84,8 @@ def dotted(path: KeyPath) -> str:
 def read_file(path: Path) -> Source:
     """Read a YAML file. Raises `SourceError` when it is not there, not text or not YAML."""
     try:
-        raw = path.read_bytes()
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)  # a device may have no end
     except OSError as error:
         reason = error.strerror or str(error)
         raise SourceError([Problem(str(path), 0, (), f"cannot be read: {reason}")]) from None

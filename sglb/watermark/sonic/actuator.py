@@ -165,11 +165,15 @@ class Journal:
 
         Raises SonicDataError for a file that is no journal; a last line that was cut off is no write.
         """
+        if self.path.exists() and not self.path.is_file():  # a device may have no end
+            raise SonicDataError(f"{self.path}: no file; a journal is kept in one")
         try:
             lines = self.path.read_text().splitlines()
         except FileNotFoundError:
             return {}
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
+            raise SonicDataError(f"{self.path}: cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
             raise SonicDataError(f"{self.path}: cannot be read: {error}") from error
         pending: list[dict[str, object]] = []
         for count, line in enumerate(lines, start=1):
@@ -199,7 +203,7 @@ class Journal:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            raise SonicError(f"{self.path}: cannot be written: {error}") from error
+            raise SonicError(f"{self.path}: cannot be written: {error.strerror}") from error
 
 
 def apply(

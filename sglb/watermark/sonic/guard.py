@@ -19,6 +19,9 @@ from ruamel.yaml.error import YAMLError
 from sglb.watermark.sonic.errors import SonicRefusedError
 from sglb.watermark.sonic.fields import Target
 
+#: Far more than every field of every profile takes.
+_MAX_CHARACTERS = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Guard:
@@ -42,8 +45,14 @@ class Guard:
 def load_guard(path: Path) -> Guard:
     """Reads a guard file. Raises SonicRefusedError that names the file and the line or the key."""
     try:
-        found = YAML(typ="safe", pure=True).load(path.read_text())
-    except (OSError, UnicodeDecodeError) as error:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_MAX_CHARACTERS + 1)  # a device may have no end
+        if len(text) > _MAX_CHARACTERS:
+            raise SonicRefusedError(f"{path}: is larger than a guard file may be, 1 MiB")
+        found = YAML(typ="safe", pure=True).load(text)
+    except OSError as error:
+        raise SonicRefusedError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
         raise SonicRefusedError(f"{path}: cannot be read: {error}") from error
     except YAMLError as error:
         raise SonicRefusedError(f"{path}: {' '.join(str(error).split())}") from error

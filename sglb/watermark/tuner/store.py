@@ -32,6 +32,8 @@ class Results:
         self._of = _fingerprint(scenario, policy, options)
         self._runs: dict[str, dict[str, Any]] = {}
         if path is not None and path.exists():
+            if not (path.is_file() or path.is_dir()):  # a device may have no end
+                raise WatermarkError(f"{path}: no file; results are kept in one")
             self._runs = self._read(path)
 
     def fixed(self, seed: int) -> Held | None:

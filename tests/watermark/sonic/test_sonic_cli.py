@@ -84,6 +84,27 @@ def test_what_is_refused(switch: Redis, sglb, guard: str, args: tuple[str, ...],
     assert switch.snapshot() == before
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--journal", "/dev/zero"), "/dev/zero: no file; a journal is kept in one"),
+        (("--journal", "/none/journal"), "/none/journal: cannot be written: No such file"),
+        (("--guard", "/dev/zero"), "/dev/zero: is larger than a guard file may be"),
+        (("--guard", "/none"), "/none: cannot be read: No such file or directory\n"),
+    ],
+)
+def test_files_that_are_none(
+    switch: Redis, sglb, guard: str, options: tuple[str, ...], text: str
+) -> None:
+    before = switch.snapshot()
+    command = ("set", f"{GMIN}=500000", "-s", str(switch.address), "--guard", guard, "--apply")
+    status, _, err = sglb(*command, *options)
+    assert status == 1
+    assert text in err
+    assert err.count("\n") == 1
+    assert switch.snapshot() == before
+
+
 def test_nobody_there(sglb) -> None:
     status, _, err = sglb("show", "-s", "unix:/nowhere")
     assert status == 1
