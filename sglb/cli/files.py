@@ -147,7 +147,7 @@ def output(path: Path | None) -> Iterator[Callable[[str], None]]:
     """How to write a text to a file, to standard output (`-`) or nowhere (None).
 
     The file is opened first, so that a bad path is told before the work; it takes its new content
-    only when the work has succeeded. Raises OSError.
+    only when the work has succeeded. Raises OSError, with the file's name.
     """
     if path is None:
         yield lambda _: None
@@ -155,15 +155,22 @@ def output(path: Path | None) -> Iterator[Callable[[str], None]]:
         yield lambda text: typer.echo(text, nl=False)
     else:
         new = not path.exists()
-        with path.open("a", encoding="utf-8") as stream:
+        # Not buffered: what a full disk refuses would be tried again as the file is closed.
+        with path.open("ab", buffering=0) as stream:
             written = False
 
             def write(text: str) -> None:
                 nonlocal written
                 written = True
-                if path.is_file():
-                    stream.truncate(0)
-                stream.write(text)
+                try:
+                    if path.is_file():
+                        stream.truncate(0)
+                    left = memoryview(text.encode())
+                    while left:
+                        left = left[stream.write(left) :]
+                except OSError as error:
+                    error.filename = str(path)  # a full disk is told without it
+                    raise
 
             try:
                 yield write

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -115,6 +116,20 @@ def tune_command(
     from sglb.watermark.tuner.store import Results
 
     weights = Weights(throughput, delay, pauses)
+    _refuse(
+        "--sonic" if sonic else "--on live" if on == "live" else "a simulated scenario",
+        {
+            "--guard": not sonic and guard is not None,
+            "--apply": not sonic and apply,
+            "--intervals": not sonic and intervals is not None,
+            "--policy": bool(sonic) and policy is not None,
+            "--on": bool(sonic) and on != "sim",
+            "--json": bool(sonic) and json_file is not None,
+            "--html": (bool(sonic) or on == "live") and html is not None,
+            "--resume": (bool(sonic) or on == "live") and resume is not None,
+            "--repeat": (bool(sonic) or on == "live") and repeat != 1,
+        },
+    )
     if sonic:
         if file is not None:
             raise UserError("give a scenario or --sonic, not both")
@@ -159,8 +174,23 @@ def tune_command(
         on_stderr = "-" in (str(json_file), str(html))
         for number, one_found in found:
             show(one_found, title if repeat == 1 else f"{title}, seed {number}", on_stderr)
+    _warn_of_none(found)
     if any(run.completion_us is None for _, one in found for run in (one.fixed, one.tuned)):
         raise typer.Exit(INCOMPLETE)
+
+
+def _refuse(kind: str, given: Mapping[str, bool]) -> None:
+    """Raises `UserError` for an option that would have no effect."""
+    for flag, in_vain in given.items():
+        if in_vain:
+            raise UserError(f"{flag} has no meaning with {kind}; leave it out")
+
+
+def _warn_of_none(found: Sequence[tuple[int, Tuned]]) -> None:
+    for number, one in found:
+        if not one.steps:
+            why = "the run was over before its first interval was; take a shorter --interval-us"
+            typer.echo(f"warning: seed {number}: nothing was tuned: {why}", err=True)
 
 
 def _tuned(

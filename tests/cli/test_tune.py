@@ -71,6 +71,12 @@ def test_tables_and_a_page_of_two_seeds_and_nothing_run_twice(sglb: Sglb, tmp_pa
         (("--throughput", 0, "--delay", 0, "--pauses", 0), "not all 0"),
         (("--repeat", 0), "repeat"),
         (("--html", "{tmp}/none/p.html"), "p.html"),
+        (("--resume", "/dev/zero"), "/dev/zero: no file"),
+        (("--apply",), "--apply has no meaning with a simulated scenario"),
+        (("--guard", "{tmp}/other"), "--guard has no meaning"),
+        (("--on", "live", "--resume", "{tmp}/r"), "--resume has no meaning with --on live"),
+        (("--on", "live", "--html", "{tmp}/p"), "--html has no meaning with --on live"),
+        (("--sonic", "127.0.0.1", "--repeat", 2), "--repeat has no meaning with --sonic"),
     ],
 )
 def test_what_is_refused(
@@ -81,3 +87,15 @@ def test_what_is_refused(
     assert code != 0
     assert text in err
     assert "Traceback" not in err
+
+
+def test_an_interval_longer_than_the_run_is_told(sglb: Sglb) -> None:
+    code, _, err = sglb("--interval-us", 1_000_000)
+    assert code == 0
+    assert "nothing was tuned" in err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_told_with_its_file(sglb: Sglb) -> None:
+    code, _, err = sglb("--json", "/dev/full")
+    assert (code, err.splitlines()[-1]) == (1, "error: /dev/full: No space left on device")
