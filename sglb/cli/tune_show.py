@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 
 def show(found: Tuned, title: str, on_stderr: bool) -> None:
     """Prints all tables of a pair of runs."""
-    from sglb.watermark.tuner.page import PORT_HEADS, ROWS, SETTINGS, port_groups, value
+    from sglb.watermark.tuner.page import (
+        PORT_HEADS,
+        ROWS,
+        SETTINGS,
+        moved_first,
+        port_groups,
+        value,
+    )
 
     console = Console(stderr=on_stderr, highlight=False)
     if not console.is_terminal:
@@ -41,6 +48,9 @@ def show(found: Tuned, title: str, on_stderr: bool) -> None:
         f"{len(found.steps)} intervals, {tried} settings tried of {len(found.space):,}, "
         f"{found.searches} searches{again}. The score is the mean over intervals, from 0 to 1."
     )
+    moved = moved_first(found)
+    if moved:
+        console.print(moved)
 
 
 def _path(found: Tuned) -> Table:

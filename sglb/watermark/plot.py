@@ -27,11 +27,15 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Curves with one vertical axis, from 0 on; `top` None: as high as they go."""
+    """Curves with one vertical axis, from 0 on; `top` None: as high as they go.
+
+    `levels` are what stands at 0, 1, 2 ... of the axis instead of these numbers.
+    """
 
     title: str
     curves: Sequence[Curve]
     top: float | None = None
+    levels: Sequence[str] = ()
 
 
 def draw(title: str, subtitle: str, axis: str, panels: Sequence[Panel], log: bool = False) -> str:
@@ -95,9 +99,11 @@ def _panel(panel: Panel, top: float, x: _Scale) -> list[str]:
     high = (panel.top if panel.top is not None else highest * 1.05) or 1.0
     y = _Scale(0.0, high, bottom, top, log=False)
     parts = [_text(_LEFT, top - 8, panel.title, 12)]
-    for tick in _round_steps(0.0, high, 5):
+    shown = range(len(panel.levels)) if panel.levels else _round_steps(0.0, high, 5)
+    for tick in shown:
         parts.append(_rule(_LEFT, y(tick), _WIDTH - _RIGHT, y(tick), _INK if tick == 0 else _GRID))
-        parts.append(_text(_LEFT - 8, y(tick) + 4, f"{tick:g}", anchor="end"))
+        label = panel.levels[int(tick)] if panel.levels else f"{tick:g}"
+        parts.append(_text(_LEFT - 8, y(tick) + 4, label, anchor="end"))
     at = float(_WIDTH - _RIGHT)
     for number, curve in reversed(list(enumerate(panel.curves))):
         colour = _COLOURS[number % len(_COLOURS)]

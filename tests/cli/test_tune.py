@@ -52,7 +52,11 @@ def test_tables_and_a_page_of_two_seeds_and_nothing_run_twice(sglb: Sglb, tmp_pa
     assert code == 0
     for heading in ("small, ecmp, seed 2", "path", "ports at last", "ports were paused for"):
         assert heading in out
-    assert page.read_text().count("<svg") == 4
+    drawn = page.read_text()
+    assert drawn.count("<svg") == 4
+    levels = json.loads(numbers.read_text())[0]["parameters"]["kmin_bytes"]["levels"]
+    assert all(f">{level:,.0f}</text>" in drawn for level in levels)
+    assert ("breaks a rule of the space" in out) == ("breaks a rule of the space" in drawn)
     first, second = json.loads(numbers.read_text())
     assert first["steps"] != second["steps"]
     assert len(first["ports"]) == 2 * 3 + 2

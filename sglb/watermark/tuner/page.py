@@ -60,6 +60,21 @@ def port_groups(ports: Sequence[PortSetting]) -> list[tuple[str, PortSetting]]:
     return [(", ".join(p.towards for p in alike), alike[0]) for alike in found.values()]
 
 
+def moved_first(found: Tuned) -> str:
+    """Says that the tuner began elsewhere than the scenario stands; empty where it did not."""
+    if not found.steps:
+        return ""
+    began = found.space.watermarks(found.steps[0].place)
+    names = ("kmin_bytes", "kmax_bytes", "pmax", "alpha")
+    other = [name for name in names if value(began, name) != value(found.start, name)]
+    if not other:
+        return ""
+    return (
+        f"The setting at first breaks a rule of the space: {', '.join(other)} moved to the nearest "
+        "that does not before the first packet."
+    )
+
+
 def page(
     title: str, runs: Sequence[tuple[int, Tuned]], weights: Weights, interval_us: float
 ) -> str:
@@ -94,6 +109,7 @@ def _one(seed: int, found: Tuned, weights: Weights, interval_us: float) -> list[
         f'<p class="note">{len(found.steps)} intervals, {tried} settings tried of '
         f"{len(found.space):,}; {found.searches} searches, {found.recalled} times traffic was known "
         "again.</p>",
+        f'<p class="note">{escape(moved_first(found))}</p>',
         _course(found, weights, interval_us),
         f"<h2>Seed {seed}: the path of the search</h2>",
         _path(found),
@@ -158,11 +174,10 @@ def _path(found: Tuned) -> str:
     for at, parameter in enumerate(found.space.parameters):
         if len({step.place[at] for step in found.steps}) > 1:
             levels = [float(step.place[at]) for step in found.steps]
-            low, high = parameter.levels[0], parameter.levels[-1]
-            spelt = ",.0f" if parameter.unit == "bytes" else "g"
-            label = f"{parameter.name}: level, of {low:{spelt}} to {high:{spelt}} {parameter.unit}"
-            top = float(len(parameter.levels) - 1)
-            panels.append(Panel(label, [Curve("", x, levels, dots=True)], top))
+            spelt = ",.0f" if parameter.unit == "bytes" else ".3g"
+            names = [f"{level:{spelt}}" for level in parameter.levels]
+            label = f"{parameter.name}, {parameter.unit}"
+            panels.append(Panel(label, [Curve("", x, levels, dots=True)], len(names) - 1.0, names))
     return draw("The path of the search", "a dot an interval", "interval", panels)
 
 
