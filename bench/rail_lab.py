@@ -12,10 +12,8 @@ import fcntl
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -233,15 +231,10 @@ class FolderStore:
             self.set(key, str(total))
             return total
 
-    def wait(self, keys: list[str], timeout: timedelta) -> None:
-        """Until all keys are set. Raises TimeoutError."""
-        deadline = time.monotonic() + timeout.total_seconds()
-        while not all(self._path(key).exists() for key in keys):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"no {keys}")
-            time.sleep(0.005)
+    def check(self, keys: list[str]) -> bool:
+        """Whether all keys are set."""
+        return all(self._path(key).exists() for key in keys)
 
     def get(self, key: str) -> bytes:
-        """A key's value, once it is set."""
-        self.wait([key], timedelta(seconds=30))
+        """A key's value; it is set."""
         return self._path(key).read_bytes()

@@ -48,11 +48,18 @@ def status_command(
         raise UserError(str(error)) from error
     if where.exists() and not where.is_dir():
         raise UserError(f"{where}: not a folder")
-    found = {pid: stats for pid, stats in ask_all(where) if stats}
+    answers = dict(ask_all(where))
+    found = {pid: stats for pid, stats in answers.items() if stats}
+    silent = [pid for pid, stats in answers.items() if stats is None]
+    for pid in silent:
+        typer.echo(
+            f"pid {pid}: no answer that this sglb understands; is it stopped, or another version?",
+            err=True,
+        )
     if as_json:
         typer.echo(json.dumps(found, indent=1))
         return
-    if not found:
+    if not found and not silent:
         raise UserError(f"no process with a reccl group has a socket in {where}")
     console = Console(width=None if sys.stdout.isatty() else FILE_WIDTH)
     for pid, groups in found.items():

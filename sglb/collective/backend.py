@@ -41,7 +41,10 @@ Tensors = list[torch.Tensor]
 
 
 class ReCCL(ProcessGroup):
-    """One rank of a process group. `settings` of the transport are the environment's by default."""
+    """One rank of a process group. `settings` of the transport are the environment's by default.
+
+    `name`, equal on all ranks, tells groups of a process apart in what they show.
+    """
 
     def __init__(
         self,
@@ -51,12 +54,15 @@ class ReCCL(ProcessGroup):
         timeout: timedelta,
         settings: Settings | None = None,
         global_ranks: Sequence[int] = (),
+        name: str = "",
     ) -> None:
         super().__init__(rank, size)  # type: ignore[call-arg] # only so subclasses are called back
         self._ranks, self._rank = size, rank  # size() and rank() take a microsecond each
         self._store = store
         self._name = self._description = ""
-        self._group = Group(store, rank, size, timeout.total_seconds(), settings, global_ranks)
+        self._group = Group(
+            store, rank, size, timeout.total_seconds(), settings, global_ranks, name
+        )
 
     def getBackendName(self) -> str:  # noqa: N802 - torch's name
         """`reccl`."""
@@ -559,6 +565,7 @@ def create(
         opts.timeout,
         settings,
         opts.global_ranks_in_group,
+        opts.group_id,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from multiprocessing.util import Finalize
 from typing import Any
 
@@ -44,6 +45,7 @@ class Group:
         timeout_s: float,
         settings: Settings | None = None,
         global_ranks: Sequence[int] = (),
+        name: str = "",
     ) -> None:
         self.rank, self.size = rank, size
         self.timeout_s = timeout_s
@@ -52,9 +54,10 @@ class Group:
         if known[rank] != rank:
             self._name += f" (rank {known[rank]} of all)"
         try:
-            self.transport = Transport.open(
-                store, rank, size, settings=settings or Settings.from_env(), timeout_s=timeout_s
-            )
+            chosen = settings or Settings.from_env()
+            if name:
+                chosen = replace(chosen, group=f"{chosen.group}/{name}")
+            self.transport = Transport.open(store, rank, size, settings=chosen, timeout_s=timeout_s)
         except TransportError as error:
             raise CollectiveError(f"reccl, {self._name} of {size}: {error}") from error
         self._board = Board(store, self.transport.place, rank, size)

@@ -57,11 +57,14 @@ dist.all_reduce(tensor)
 sub = dist.new_group([0])
 dist.all_reduce(tensor, group=sub)
 print(dist.get_backend(), dist.get_backend(sub), dist.group.WORLD.name(), tensor.tolist())
+groups = [dist.group.WORLD, sub]
+print(*[group._group.transport.stats().group for group in groups])
 dist.destroy_process_group()
 """
     assert _run(code).splitlines() == [
         "reccl takes pg_options of",
         "reccl reccl reccl [1.0, 1.0, 1.0]",
+        "default/1 default/2",  # told apart in status, and by Prometheus (0 was refused)
     ]
 
 

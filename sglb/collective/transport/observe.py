@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -178,9 +179,12 @@ def _own() -> _Observer:
 
 
 def disown() -> None:
-    """In a forked child: its copies of the sockets are closed."""
-    if _observer is not None:
-        _observer.disown()
+    """In a forked child: its copies of the sockets are closed, once, even if it forks again."""
+    global _observer, _choosing
+    _choosing = threading.Lock()  # another thread, which is not here, may have held it
+    gone, _observer = _observer, None
+    if gone is not None:
+        gone.disown()
 
 
 def show(ask: Ask, settings: Settings, rank: int) -> None:
@@ -193,18 +197,18 @@ def hide(ask: Ask) -> None:
     _own().remove(ask)
 
 
-def ask_all(folder: Path) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+def ask_all(folder: Path) -> Iterator[tuple[int, list[dict[str, Any]] | None]]:
     """(pid, its transports as `Stats.to_dict`) of all processes that have a socket in a folder.
 
-    Sockets whose process has ended are removed. Raises OSError.
+    None for one that gives no answer, or not one of this version (stopped; another user's; another
+    sglb). Sockets whose process has ended are removed. Raises OSError.
     """
     sweep(folder)
     for path in sorted(folder.glob("*.status")):
         if not path.stem.isdecimal():
             continue
-        found = _ask(path)
-        if found is not None:
-            yield int(path.stem), found
+        with suppress(FileNotFoundError, ConnectionRefusedError):  # it has ended meanwhile
+            yield int(path.stem), _ask(path)
 
 
 def _ask(path: Path) -> list[dict[str, Any]] | None:
@@ -219,11 +223,15 @@ def _ask(path: Path) -> list[dict[str, Any]] | None:
                     return None
         except ConnectionRefusedError:
             path.unlink(missing_ok=True)
-            return None
-        except (TimeoutError, FileNotFoundError, ConnectionResetError):
+            raise
+        except (TimeoutError, PermissionError, BlockingIOError, ConnectionResetError):
             return None
     try:
         found = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, list) else None
+    return found if isinstance(found, list) and all(map(_is_stats, found)) else None
+
+
+def _is_stats(found: Any) -> bool:
+    return isinstance(found, dict) and found.keys() >= {field.name for field in fields(Stats)}

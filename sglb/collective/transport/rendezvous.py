@@ -11,7 +11,6 @@ import os
 import secrets
 import time
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from typing import Any, Protocol
 
 from sglb.collective.transport.errors import RendezvousError
@@ -20,6 +19,8 @@ from sglb.collective.transport.wire import VERSION
 _SECRET_BYTES = 32
 _MAX_RECORD_BYTES = 1 << 16
 _MAX_RAILS = 64
+_FIRST_PAUSE_S = 0.001
+_LAST_PAUSE_S = 0.1
 
 
 class Store(Protocol):
@@ -28,7 +29,7 @@ class Store(Protocol):
     def set(self, key: str, value: Any, /) -> Any: ...  # noqa: D102
     def get(self, key: str, /) -> bytes: ...  # noqa: D102
     def add(self, key: str, amount: int, /) -> int: ...  # noqa: D102
-    def wait(self, keys: list[str], timeout: timedelta, /) -> Any: ...  # noqa: D102
+    def check(self, keys: list[str], /) -> bool: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +147,22 @@ def _wait(store: Store, keys: list[str], timeout_s: float) -> None:
     """Until the store has all keys, of which there is one for each rank first."""
     deadline = time.monotonic() + timeout_s
     for rank, key in enumerate(keys):
-        left = max(deadline - time.monotonic(), 0.001)
-        try:
-            store.wait([key], timedelta(seconds=left))
-        except Exception as error:
-            raise RendezvousError(
-                f"rank {rank} has not appeared in the store within {timeout_s:g} s "
-                f"({type(error).__name__}); is its process running?"
-            ) from error
+        # Not by the store's own `wait`, which torch lets no Ctrl-C interrupt.
+        pause_s = _FIRST_PAUSE_S
+        while not _has(store, key):
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise RendezvousError(
+                    f"rank {rank} has not appeared in the store within {timeout_s:g} s; is its "
+                    "process running?"
+                )
+            time.sleep(min(pause_s, left_s))
+            pause_s = min(2 * pause_s, _LAST_PAUSE_S)
+
+
+def _has(store: Store, key: str) -> bool:
+    try:
+        return bool(store.check([key]))
+    except Exception as error:
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise RendezvousError(f"the group's store does not answer: {lines[0]}") from error

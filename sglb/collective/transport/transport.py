@@ -80,13 +80,18 @@ class Transport:
             mine = own_record(rank, settings.host or same_host_text(), door, name, records)
             met = meet(store, prefix, mine, size, limit_s)
             shared = _share(store, met, own, rank, settings, deadline - time.monotonic())
-        except (OSError, TransportError) as error:
+        except BaseException as error:  # Ctrl-C as well: no socket stays behind
             for listening in doors:
                 listening.close()
             close_door(door)
-            if isinstance(error, TransportError):
-                raise
-            raise RendezvousError(f"rank {rank} cannot listen on its rails: {error}") from error
+            if isinstance(error, OSError):
+                why = f"rank {rank} cannot listen on its rails: {error}"
+                raise RendezvousError(why) from error
+            if isinstance(error, RuntimeError) and not isinstance(error, TransportError):
+                lines = str(error).splitlines() or [type(error).__name__]
+                why = f"rank {rank} cannot use the group's store: {lines[0]}"
+                raise RendezvousError(why) from error
+            raise
         finally:
             if own is not None:
                 own.unname()
@@ -95,19 +100,23 @@ class Transport:
         transport = cls(group, door)
         group.begin(met, doors)
         group.engine.start()
-        if not group.engine.wait_until(group.connected, deadline - time.monotonic()):
-            missing = group.missing()
-            transport._shut()
-            raise RendezvousError(f"rank {rank} has no connection after {limit_s:g} s: {missing}")
-        if group.error is not None:
-            transport._shut()
-            raise group.error
         try:
+            transport._connect(deadline, limit_s)
             observe.show(transport.stats, settings, rank)
-        except TransportError:
+        except BaseException:
             transport._shut()
             raise
         return transport
+
+    def _connect(self, deadline: float, limit_s: float) -> None:
+        """To all that are to be reached at once. Raises RendezvousError, the group's error."""
+        group = self._group
+        if not group.engine.wait_until(group.connected, deadline - time.monotonic()):
+            raise RendezvousError(
+                f"rank {group.rank} has no connection after {limit_s:g} s: {group.missing()}"
+            )
+        if group.error is not None:
+            raise group.error
 
     @property
     def rank(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -50,6 +51,48 @@ def test_what_is_wrong_is_said(change: dict[str, object], words: str) -> None:
 def test_a_rank_that_does_not_come_is_named() -> None:
     with pytest.raises(RendezvousError, match=r"rank 1 has not appeared .* within 0\.05 s"):
         Transport.open(DictStore(), 0, 2, settings=settings(1), timeout_s=0.05)
+
+
+class FailingStore(DictStore):
+    """Its process ends, or the user presses Ctrl-C, while this rank asks for another."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self._error = error
+
+    def check(self, keys: list[str]) -> bool:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (
+            RuntimeError("Broken pipe\nframes"),
+            RendezvousError,
+            "store does not answer: Broken pipe$",
+        ),
+        (KeyboardInterrupt(), KeyboardInterrupt, "^$"),
+    ],
+)
+def test_a_rank_that_gives_up_in_the_rendezvous_leaves_nothing(
+    tmp_path: Path, error: BaseException, kind: type[BaseException], words: str
+) -> None:
+    chosen = settings(1, shared_memory=True, runtime_dir=str(tmp_path))
+    with pytest.raises(kind, match=words):
+        Transport.open(FailingStore(error), 0, 2, settings=chosen, timeout_s=20)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_cannot_be_written_to_is_told() -> None:
+    class Gone(DictStore):
+        def add(self, key: str, amount: int) -> int:
+            raise RuntimeError("Connection reset by peer")
+
+    with pytest.raises(
+        RendezvousError, match="rank 0 cannot use the group's store: Connection res"
+    ):
+        Transport.open(Gone(), 0, 2, settings=settings(1), timeout_s=5)
 
 
 def test_a_rank_of_another_version_is_named() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 import urllib.request
 from pathlib import Path
 
@@ -100,3 +101,41 @@ def test_sockets_of_dead_processes_are_swept_away(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     result = CliRunner().invoke(app, ["collective", "status", "--dir", str(tmp_path)])
     assert result.exit_code != 0
+
+
+@pytest.mark.parametrize("answer", [b"", b"hello", b"{}", b"[1]", b'[{"rank": 0}]'])
+def test_a_process_of_another_version_is_named(tmp_path: Path, answer: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(tmp_path / f"{os.getpid()}.status"))
+        door.listen()
+
+        def serve() -> None:
+            asker, _ = door.accept()
+            with asker:
+                asker.sendall(answer)
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        result = CliRunner().invoke(app, ["collective", "status", "--dir", str(tmp_path)])
+        serving.join()
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr.startswith(f"pid {os.getpid()}: no answer that this sglb understands")
+
+
+def test_a_child_of_a_forked_child_closes_nothing_of_its_parents(tmp_path: Path) -> None:
+    """Descriptors that a child has closed may be others' when it forks in turn."""
+    read, write = os.pipe()
+    with ranks(2, settings(1, runtime_dir=str(tmp_path))):
+        child = os.fork()
+        if child == 0:
+            opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(40)]
+            if os.fork() == 0:
+                shut = [fd for fd in opened if not Path(f"/proc/self/fd/{fd}").exists()]
+                os.write(write, repr(shut).encode())
+                os._exit(0)
+            os.wait()
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert os.read(read, 1000) == b"[]"
+    os.close(read)
+    os.close(write)

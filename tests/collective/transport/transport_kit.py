@@ -36,6 +36,10 @@ class DictStore:
             ):
                 raise TimeoutError(f"no {keys}")
 
+    def check(self, keys: list[str]) -> bool:
+        with self._changed:
+            return all(key in self._values for key in keys)
+
     def get(self, key: str) -> bytes:
         self.wait([key], timedelta(seconds=10))
         return self._values[key]
