@@ -103,9 +103,12 @@ class Segment:
         """This rank's. Raises OSError."""
         _sweep()
         name = os.urandom(_NONCE_BYTES)
-        fd = os.open(_path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = os.open(folder(), os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
         try:
+            # Its name comes after the lock: another rank's sweep would remove what nobody holds.
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # With `src_dir_fd` only does Python ask the kernel to follow the link.
+            os.link(f"/proc/self/fd/{fd}", _path(name), src_dir_fd=fd)
             os.posix_fallocate(fd, 0, _FILE_BYTES)
             made = cls(mmap.mmap(fd, _FILE_BYTES), name)
             if _sem_init(made._bell, 1, 0):

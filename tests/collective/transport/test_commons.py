@@ -315,3 +315,11 @@ def test_any_words_of_another_rank_are_an_error_or_bytes_of_its_slot(words: list
     except TransportError:
         return
     assert bytes(into) == bytes(3)
+
+
+def test_ranks_that_begin_at_once_sweep_away_nothing_of_each_others() -> None:
+    for _ in range(20):
+        made = on_all(8, lambda _rank: Segment.make())
+        for one in made:
+            Segment.open(one.name)
+            one.unname()
