@@ -139,12 +139,15 @@ def assumptions(scenario: Scenario) -> list[str]:
     ]
 
 
+_BMV2 = "simple_switch_grpc, ports without a rate (so no bound holds)"
+
+
 def live_assumptions(scenario: Scenario, target: str) -> list[str]:
     """What the figures of a run on real packets stand on; `scenario` is in real time."""
     model = scenario.model
     live, sync, slow, host = model.live, model.syncmesh, model.control_plane, model.transport
     thread = "real-time threads" if live.realtime else "ordinary threads"
-    switches = f"sglb switch, data planes as {thread}" if target == "live" else "simple_switch_grpc"
+    switches = f"sglb switch, data planes as {thread}" if target == "live" else _BMV2
     return [
         f"links: {links(scenario.topology)} (all rates divided by {live.rate_scale:,}), veth pairs",
         f"switches: {switches}, queue limit {size(model.switch.queue_bytes)}, port down as the kernel "

@@ -27,19 +27,23 @@ from sglb.switch.clock import PS_PER_US
 
 #: Data packets a second that all hosts together may send: what one process can see to on a busy CPU.
 PACKETS_PER_S: Final = 4_000
+#: The same for BMv2, which takes some hundred us for each packet in each switch.
+BMV2_PACKETS_PER_S: Final = 300
+_BMV2_PROBES_PER_S: Final = 100
+_BMV2_STOP_S: Final = 300.0
 _STEPS: Final = (1, 2, 5)
 _US_PER_S: Final = 1_000_000
 _BY_HAND_US: Final = 100_000
 _SLIGHT: Final = 0.1  #: of a heartbeat: such a delay needs no patience
 
 
-def default_scale(scenario: Scenario) -> int:
-    """The least of 1, 2, 5, 10, 20.. at which all hosts at full rate send `PACKETS_PER_S` or less."""
+def default_scale(scenario: Scenario, packets_per_s: int = PACKETS_PER_S) -> int:
+    """The least of 1, 2, 5, 10, 20.. at which all hosts at full rate send so many packets or less."""
     topology = scenario.topology
     packet_bits = 8 * wire_bytes(scenario.model.transport.mtu_bytes)
     senders = {flow.src for flow in scenario.workload.flows}
     rate_bps = sum(topology.attachment(host).spec.rate_bps for host in senders)
-    needed = rate_bps / packet_bits / PACKETS_PER_S
+    needed = rate_bps / packet_bits / packets_per_s
     scale, step = 1, 0
     while scale < needed:
         step += 1
@@ -48,13 +52,21 @@ def default_scale(scenario: Scenario) -> int:
 
 
 def patient(scenario: Scenario) -> Scenario:
-    """With heartbeats and samples that a control plane can make by packet-outs, for BMv2."""
+    """What BMv2 can follow, and its control plane by packet-outs.
+
+    Rates are divided by more and probes are fewer, unless they are so already; heartbeats and samples
+    are further apart; a scenario that doesn't say when it is given up has more time.
+    """
     live = scenario.model.live
-    slow = {
+    changes: dict[str, Any] = {
         name: max(getattr(live, name), _BY_HAND_US)
         for name in ("heartbeat_us", "quality_sample_us")
     }
-    model = scenario.model.model_copy(update={"live": live.model_copy(update=slow)})
+    changes["probes_per_s"] = min(live.probes_per_s, _BMV2_PROBES_PER_S)
+    changes["rate_scale"] = max(live.rate_scale or 1, default_scale(scenario, BMV2_PACKETS_PER_S))
+    if "stop_s" not in live.model_fields_set:
+        changes["stop_s"] = _BMV2_STOP_S
+    model = scenario.model.model_copy(update={"live": live.model_copy(update=changes)})
     return replace(scenario, model=model)
 
 

@@ -22,7 +22,7 @@ from sglb.fabric.live.errors import LiveError
 from sglb.fabric.live.figures import lost_packets
 from sglb.fabric.live.folders import PREFIX, private_folder, sweep
 from sglb.fabric.live.journal import Journal, read
-from sglb.fabric.live.scaled import check_time, default_scale, scaled
+from sglb.fabric.live.scaled import check_time, default_scale, patient, scaled
 from sglb.fabric.live.traffic import Sent, TrafficResult, probe_frame, probe_number
 from sglb.fabric.topology import HostAddress
 from sglb.fabric.workers import JobsInterrupted
@@ -68,6 +68,16 @@ def test_the_scale_keeps_hosts_at_what_one_machine_can_follow() -> None:
     assert default_scale(scenarios.from_dict(LEAF_SPINE)) == 1_000
     slow = LEAF_SPINE | {"links": {"host": {"rate_gbps": 0.1}}}
     assert default_scale(scenarios.from_dict(slow)) == 1
+
+
+def test_bmv2_gets_what_it_can_follow() -> None:
+    # 2.99 million packets/s are 9,964 times 300.
+    found = patient(scenarios.from_dict(LEAF_SPINE)).model.live
+    assert (found.rate_scale, found.probes_per_s, found.stop_s) == (10_000, 100, 300)
+    assert (found.heartbeat_us, found.quality_sample_us) == (100_000, 100_000)
+    own = {"rate_scale": 50_000, "probes_per_s": 10, "heartbeat_us": 500_000, "stop_s": 60}
+    kept = patient(scenarios.from_dict(LEAF_SPINE | {"live": own})).model.live
+    assert {name: getattr(kept, name) for name in own} == own
 
 
 def test_rates_at_which_a_run_cannot_end_in_time_are_refused() -> None:
