@@ -60,7 +60,8 @@ def test_frames_and_timers_wake_the_sleeping_loop():
                 assert (await frames.get())[-6:] == bytes((1, 0x10, 0, batch, 0, 0))
             sleeps = plane.node.word(s.S_SLEEPS)
             await asyncio.sleep(0.2)
-            assert plane.node.word(s.S_SLEEPS) - sleeps <= 1  # it has nothing to do
+            # It has nothing to do: a loop that spins would look thousands of times.
+            assert plane.node.word(s.S_SLEEPS) - sleeps < 50
 
     run(test)
 

@@ -61,6 +61,7 @@ def test_an_interval_is_the_mean_of_what_moved() -> None:
 
 
 @pytest.mark.live
+@pytest.mark.alone  # links are shaped and rates controlled in real time
 @pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 def test_live_switches_are_tuned_while_packets_run(tmp_path: Path, capsys) -> None:
     path, told = tmp_path / "small.yaml", tmp_path / "told.json"
