@@ -49,6 +49,7 @@ _CUTS: Final = {
 _UNDER_WAY_PS: Final = PS_PER_S
 _ON_THE_WAY: Final = "on the way"
 _REFUSED: Final = "not taken by the host's interface"
+_LATE: Final = 100  #: of a bound: how early a live run may seem to have ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +266,9 @@ def summary(
 ) -> PolicyReport:
     """The report of one policy's live run. Raises `BoundViolation`.
 
-    A bound is held to but for one packet on the slowest link, by which events are told too late or ports
-    too early. BMv2's ports have no rate: hosts may get more than their links carry, so none holds there.
+    A bound is held to but for one packet on the slowest link and a hundredth: a busy processor records a
+    start late, while rates hold from when it was due. BMv2's ports have no rate: hosts may get more than
+    their links carry, so none holds there.
     """
     log = EventLog()
     log.merge(run.events)
@@ -274,7 +276,7 @@ def summary(
     completion_ps = metrics.completion_ps(log, scenario.workload)
     ratio = None
     if completion_ps is not None and target != "bmv2":
-        bound.check(completion_ps + _packet_ps(scenario))
+        bound.check(completion_ps + _packet_ps(scenario) + bound.completion_ps // _LATE)
         ratio = completion_ps / bound.completion_ps
     lost = lost_packets(traffic)
     recoveries, windows, remote = [], [], []
