@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from sglb.cli import files
 from sglb.cli.errors import INCOMPLETE, UserError
+from sglb.cli.timed_bar import TimedBar
 from sglb.cli.tune_show import show
 
 if TYPE_CHECKING:
@@ -232,29 +231,13 @@ def _tuned(
     return found
 
 
-class _Told:
+class _Told(TimedBar):
     """Progress on a terminal: which run, how far, the last interval's parts."""
 
     def __init__(self, quiet: bool, seed: int) -> None:
-        console = Console(stderr=True)
+        super().__init__(quiet)
         self._seed = seed
-        self._shown = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=quiet or not console.is_terminal,
-        )
-        self._task = self._shown.add_task("starts", total=None)
         self._what = ""
-
-    def __enter__(self) -> _Told:
-        self._shown.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._shown.stop()
 
     def begin(self, what: str, intervals: int | None = None) -> None:
         """A run of about so many intervals begins."""

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from sglb.cli import files
 from sglb.cli.errors import INCOMPLETE
 from sglb.cli.table import FILE_WIDTH
+from sglb.cli.timed_bar import TimedBar
 
 if TYPE_CHECKING:
     from sglb.fabric.advance import Advance
@@ -43,29 +43,13 @@ def tune_live_command(
         raise typer.Exit(INCOMPLETE)
 
 
-class _Bar:
+class _Bar(TimedBar):
     """How many of the packets have arrived, in which of the runs."""
 
     def __init__(self, quiet: bool) -> None:
-        console = Console(stderr=True)
-        self._shown = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=quiet or not console.is_terminal,
-        )
-        self._task = self._shown.add_task("starts", total=None)
+        super().__init__(quiet)
         self._runs = ["as it is", "tuned"]
         self._last = 1 << 62
-
-    def __enter__(self) -> _Bar:
-        self._shown.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._shown.stop()
 
     def __call__(self, _policy: str, advance: Advance) -> None:
         if advance.arrived < self._last and self._runs:

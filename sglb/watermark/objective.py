@@ -47,7 +47,7 @@ class Parts:
     lossless: np.typing.NDArray[np.bool_]
 
     def score(self, weights: Weights) -> Floats:
-        """Shape (B,)."""
+        """As the parts are shaped, 0 where something was lost."""
         total = weights.throughput + weights.delay + weights.pauses
         found = (
             weights.throughput * self.throughput

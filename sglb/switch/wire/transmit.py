@@ -40,13 +40,7 @@ def transmit(world: World) -> None:
         row = w[record + m.U_ROW]
         if w[wire + s.W_FD] < 0:
             w[wire + s.W_SEND_FAILED] += 1
-            row_free(world, row)
-            continue
-        if w[wire + s.W_CAPTURE_OUT] >= 0:
-            capture(world, wire, w[wire + s.W_CAPTURE_OUT], row, w[record + m.U_TIME])
-        _add(world, wire, row)
-        if w[wire + s.W_TX_COUNT] == s.BATCH:
-            _flush(world, wire)
+        _leave(world, wire, row, w[record + m.U_TIME])
     w[m.CPU_USED] = 0
     for local in range(w[section + s.S_COUNT]):
         wire = w[section + s.S_PORTS] + local * s.WIRE_WORDS
@@ -64,14 +58,21 @@ def _add_pauses(world: World) -> None:
         record = w[m.PORTS_AT] + w[wire + s.W_PORT] * m.PORT_WORDS
         while w[record + m.P_PAUSE_HEAD] >= 0:
             row = take(world, record + m.P_PAUSE_HEAD)
-            if w[wire + s.W_FD] < 0:
-                row_free(world, row)
-                continue
-            if w[wire + s.W_CAPTURE_OUT] >= 0:
-                capture(world, wire, w[wire + s.W_CAPTURE_OUT], row, w[row + m.R_TIME])
-            _add(world, wire, row)
-            if w[wire + s.W_TX_COUNT] == s.BATCH:
-                _flush(world, wire)
+            _leave(world, wire, row, w[row + m.R_TIME])
+
+
+@inlined
+def _leave(world: World, wire: int, row: int, time: int) -> None:
+    """A frame that left its port at `time` goes to the interface with the next batch, if it is there."""
+    w = world.w
+    if w[wire + s.W_FD] < 0:
+        row_free(world, row)
+        return
+    if w[wire + s.W_CAPTURE_OUT] >= 0:
+        capture(world, wire, w[wire + s.W_CAPTURE_OUT], row, time)
+    _add(world, wire, row)
+    if w[wire + s.W_TX_COUNT] == s.BATCH:
+        _flush(world, wire)
 
 
 @inlined

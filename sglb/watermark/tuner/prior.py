@@ -17,7 +17,7 @@ from sglb.fabric.dcqcn_config import DcqcnConfig
 from sglb.watermark.arrays import Floats
 from sglb.watermark.layout import BYTES_US_PER_GBPS, Timing
 from sglb.watermark.network import Network, behind_uplink, incast
-from sglb.watermark.objective import Weights, parts
+from sglb.watermark.objective import Parts, Weights, parts
 from sglb.watermark.solve import solve
 from sglb.watermark.space import Place, SearchSpace
 
@@ -87,13 +87,7 @@ class Prior:
 
     def scores(self, weights: Weights) -> Floats:
         """Shape (kinds, places), 0 where the model loses lossless traffic."""
-        total = weights.throughput + weights.delay + weights.pauses
-        found = (
-            weights.throughput * self.throughput
-            + weights.delay * self.delay
-            + weights.pauses * self.unpaused
-        ) / total
-        return np.where(self.lossless, found, 0.0)
+        return Parts(self.throughput, self.delay, self.unpaused, self.lossless).score(weights)
 
     def like(self, place: Place) -> list[Place]:
         """All places that the model was asked about, with what it leaves out as in `place`."""
