@@ -54,6 +54,18 @@ async def remote(address):
             await running
 
 
+@contextlib.asynccontextmanager
+async def reached(address):
+    """A switch that is served, and the remote service that is in touch with it."""
+    served = Served(address)
+    try:
+        async with remote(address) as service:
+            await service.ready.wait()
+            yield served, service
+    finally:
+        served.stop()
+
+
 async def until(condition):
     while not condition():
         await asyncio.sleep(0.01)
@@ -71,32 +83,25 @@ def test_a_client_works_on_it_as_on_the_service_itself(tmp_path):
     address = f"unix:{tmp_path}/s.sock"
 
     async def test():
-        served = Served(address)
-        try:
-            async with remote(address) as service:
-                await service.ready.wait()
-                client = InProcessClient(service)
-                await until(lambda: client.is_primary)
-                client.insert([entry(key, 2) for key in range(4)])
-                assert len(list(client.read(P4TableEntry("exact_t")))) == 4
-                with pytest.raises(P4RuntimeError) as info:
-                    client.write([+entry(1, 3), +entry(40, 3), -entry(41, 3)])
-                codes = [e.canonical_code for e in info.value.details]
-                assert codes == [Code.ALREADY_EXISTS, 0, Code.NOT_FOUND]
-                with pytest.raises(P4RuntimeError) as info:
-                    client.write(
-                        [+entry(42, 3), +entry(1, 3)], atomicity=Atomicity.ROLLBACK_ON_ERROR
-                    )
-                assert len(list(client.read(P4TableEntry("exact_t")))) == 5
-                heard = []
-                client.on_packet_in(heard.append)
-                served.call(served.live.switch.receive, 3, frame(dst=99))
-                await until(lambda: heard)
-                assert (heard[0].payload, heard[0]["ingress_port"]) == (frame(dst=99), 3)
-                assert service.port_states() == {1: True, 2: True, 3: True}
-                client.close()
-        finally:
-            served.stop()
+        async with reached(address) as (served, service):
+            client = InProcessClient(service)
+            await until(lambda: client.is_primary)
+            client.insert([entry(key, 2) for key in range(4)])
+            assert len(list(client.read(P4TableEntry("exact_t")))) == 4
+            with pytest.raises(P4RuntimeError) as info:
+                client.write([+entry(1, 3), +entry(40, 3), -entry(41, 3)])
+            codes = [e.canonical_code for e in info.value.details]
+            assert codes == [Code.ALREADY_EXISTS, 0, Code.NOT_FOUND]
+            with pytest.raises(P4RuntimeError) as info:
+                client.write([+entry(42, 3), +entry(1, 3)], atomicity=Atomicity.ROLLBACK_ON_ERROR)
+            assert len(list(client.read(P4TableEntry("exact_t")))) == 5
+            heard = []
+            client.on_packet_in(heard.append)
+            served.call(served.live.switch.receive, 3, frame(dst=99))
+            await until(lambda: heard)
+            assert (heard[0].payload, heard[0]["ingress_port"]) == (frame(dst=99), 3)
+            assert service.port_states() == {1: True, 2: True, 3: True}
+            client.close()
 
     run(test())
 
@@ -105,18 +110,13 @@ def test_a_port_that_goes_down_is_told_once(tmp_path):
     address = f"unix:{tmp_path}/s.sock"
 
     async def test():
-        served = Served(address)
-        try:
-            async with remote(address) as service:
-                await service.ready.wait()
-                told = []
-                service.on_port_state(lambda *news: told.append(news))
-                served.call(served.live.switch.set_port_state, 2, False)
-                await until(lambda: told)
-                assert told == [(2, False)]
-                assert service.port_states() == {1: True, 2: False, 3: True}
-        finally:
-            served.stop()
+        async with reached(address) as (served, service):
+            told = []
+            service.on_port_state(lambda *news: told.append(news))
+            served.call(served.live.switch.set_port_state, 2, False)
+            await until(lambda: told)
+            assert told == [(2, False)]
+            assert service.port_states() == {1: True, 2: False, 3: True}
 
     run(test())
 
