@@ -23,6 +23,7 @@ from sglb.fabric.bounds import LowerBound
 from sglb.fabric.events import EventLog, FaultInjected, NotificationReceived, SlowPathSaw
 from sglb.fabric.faults import DeadHop, FabricState, Fault, FaultKind, dead_hops
 from sglb.fabric.live.fabric import LiveRun
+from sglb.fabric.live.scaled import packet_ps
 from sglb.fabric.live.traffic import Sent, TrafficResult
 from sglb.fabric.metrics import LossStats
 from sglb.fabric.report import (
@@ -35,7 +36,6 @@ from sglb.fabric.report import (
     to_us,
     worst,
 )
-from sglb.fabric.roce import wire_bytes
 from sglb.fabric.scenario import Scenario
 from sglb.fabric.topology import Link, Topology
 from sglb.switch.clock import PS_PER_S
@@ -250,12 +250,6 @@ class _Harm:
         return to_us(run.end_ps) / touched if touched else None
 
 
-def _packet_ps(scenario: Scenario) -> int:
-    """How long a full packet takes on the slowest link."""
-    slowest_bps = min(link.spec.rate_bps for link in scenario.topology.links)
-    return 8 * wire_bytes(scenario.model.transport.mtu_bytes) * PS_PER_S // slowest_bps
-
-
 def summary(
     scenario: Scenario,
     run: LiveRun,
@@ -276,7 +270,8 @@ def summary(
     completion_ps = metrics.completion_ps(log, scenario.workload)
     ratio = None
     if completion_ps is not None and target != "bmv2":
-        bound.check(completion_ps + _packet_ps(scenario) + bound.completion_ps // _LATE)
+        grain_ps = packet_ps(scenario.topology, scenario.model.transport.mtu_bytes)
+        bound.check(completion_ps + grain_ps + bound.completion_ps // _LATE)
         ratio = completion_ps / bound.completion_ps
     lost = lost_packets(traffic)
     recoveries, windows, remote = [], [], []

@@ -23,7 +23,7 @@ from sglb.fabric.roce import wire_bytes
 from sglb.fabric.scenario import Scenario
 from sglb.fabric.schema import ScenarioModel
 from sglb.fabric.topology import Edge, Link, Topology
-from sglb.switch.clock import PS_PER_US
+from sglb.switch.clock import PS_PER_S, PS_PER_US
 
 #: Data packets a second that all hosts together may send: what one process can see to on a busy CPU.
 PACKETS_PER_S: Final = 4_000
@@ -49,6 +49,12 @@ def default_scale(scenario: Scenario, packets_per_s: int = PACKETS_PER_S) -> int
         step += 1
         scale = _STEPS[step % 3] * 10 ** (step // 3)
     return scale
+
+
+def packet_ps(topology: Topology, mtu_bytes: int) -> int:
+    """How long a full packet takes on the slowest link."""
+    slowest_bps = min(link.spec.rate_bps for link in topology.links)
+    return 8 * wire_bytes(mtu_bytes) * PS_PER_S // slowest_bps
 
 
 def patient(scenario: Scenario) -> Scenario:
@@ -179,8 +185,7 @@ def _model(scenario: Scenario, topology: Topology, scale: int) -> ScenarioModel:
     names = ("hello_us", "hold_us", "full_us", "heartbeat_us", "notify_gap_us")
     syncmesh = {name: getattr(live, name) for name in names} | {"refresh_us": live.full_us}
     # A heartbeat may have to wait until a data packet has left.
-    slowest_bps = min(link.spec.rate_bps for link in topology.links)
-    packet_us = 8e6 * wire_bytes(model.transport.mtu_bytes) / slowest_bps
+    packet_us = packet_ps(topology, model.transport.mtu_bytes) / PS_PER_US
     syncmesh["missed_count"] = live.missed_count + math.ceil(
         packet_us / live.heartbeat_us - _SLIGHT
     )
