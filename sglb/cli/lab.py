@@ -18,6 +18,7 @@ from sglb.fabric import scenario as scenarios
 from sglb.fabric.live.scaled import default_scale, scaled
 from sglb.fabric.scenario import Scenario
 from sglb.fabric.schema import POLICIES
+from sglb.fabric.schema_workload import WorkloadBlock
 from sglb.switch.p4runtime.load import load
 
 _SHAPES: Final = {
@@ -52,7 +53,8 @@ def fabric(text: str) -> Scenario:
     return scenarios.from_dict(
         {
             "topology": {kind: dict(zip(keys, numbers, strict=True))},
-            "workload": {"all_to_all": {"bytes_per_pair": 1}},
+            # None of its own, which no file could say: whoever is on its hosts sends.
+            "workload": WorkloadBlock.model_construct(flows=[]),
         },
         text,
     )

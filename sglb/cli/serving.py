@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -40,6 +41,7 @@ _PORT = re.compile(r"([0-9]{1,3})[:@]([^\s/]{1,15})\Z")
 _TIMER = re.compile(r"([1-7]):([0-9]{1,10}(?:\.[0-9]+)?)\Z")
 _RATE = re.compile(r"(?:([0-9]{1,3})[:@])?([0-9]+(?:\.[0-9]+)?)([KMGT]?)\Z", re.IGNORECASE)
 _MOST_PATH_BYTES: Final = 107
+_MAX_TCP_PORT: Final = 65_535
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 _UNITS: Final = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -127,17 +129,21 @@ def _parse_rates(rates: Sequence[str]) -> tuple[dict[int, int], int | None]:
 def check_address(text: str) -> None:
     """Raises `UserError` unless the text is HOST:PORT or unix:PATH (gRPC takes port 99999)."""
     if text.startswith("unix:"):
-        path = Path(text.removeprefix("unix:"))
-        if not path.parent.is_dir() or len(os.fsencode(path)) > _MOST_PATH_BYTES:
-            raise UserError(
-                f"--grpc {text}: write unix:PATH of up to {_MOST_PATH_BYTES} bytes in a folder that "
-                "there is"
-            )
+        _check_unix("--grpc", text)
         return
     match = _ADDRESS.match(text)
-    if match is None or int(match[1]) > 65_535:
+    if match is None or int(match[1]) > _MAX_TCP_PORT:
         raise UserError(
-            f"--grpc {text}: write HOST:PORT with a port up to 65535, 0 for any, or unix:PATH"
+            f"--grpc {text}: write HOST:PORT with a port up to {_MAX_TCP_PORT}, 0 for any, or unix:PATH"
+        )
+
+
+def _check_unix(option: str, text: str) -> None:
+    path = Path(text.removeprefix("unix:"))
+    if not path.parent.is_dir() or len(os.fsencode(path)) > _MOST_PATH_BYTES:
+        raise UserError(
+            f"{option} {text}: write unix:PATH of up to {_MOST_PATH_BYTES} bytes in a folder that "
+            "there is"
         )
 
 
@@ -372,21 +378,37 @@ def switch_command(
 
 
 def _reporter(text: str, interval_s: float) -> Callable[[LiveSwitch], None]:
-    """What starts telemetry. Raises `UserError` for an address that is none."""
+    """What starts telemetry. Raises as `parse_telemetry`."""
     from sglb.watermark.telemetry.live import Reporter, Reporting
 
-    host, colon, port = text.rpartition(":")
-    if text.startswith("unix:"):
-        address: str | tuple[str, int] = text.removeprefix("unix:")
-    elif colon and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16:
-        address = (host, int(port))
-    else:
-        raise UserError(f"--telemetry {text}: write HOST:PORT or unix:PATH")
+    address = parse_telemetry(text)
 
     def begin(live: LiveSwitch) -> None:
         Reporter(live, address, Reporting(interval_s))
 
     return begin
+
+
+def parse_telemetry(text: str) -> str | tuple[str, int]:
+    """The path of `unix:PATH`, or IPv4 address and port of HOST:PORT. Raises `UserError`.
+
+    A name is looked up here, once: later nobody would hear that it is none, and packets would wait.
+    """
+    if text.startswith("unix:"):
+        _check_unix("--telemetry", text)
+        return text.removeprefix("unix:")
+    match = _ADDRESS.match(text)
+    if match is None or not 0 < int(match[1]) <= _MAX_TCP_PORT:
+        raise UserError(f"--telemetry {text}: write HOST:PORT or unix:PATH")
+    host = text.rpartition(":")[0]
+    try:
+        found = socket.getaddrinfo(host, int(match[1]), socket.AF_INET, socket.SOCK_DGRAM)
+    except OSError as error:
+        raise UserError(
+            f"--telemetry {text}: no IPv4 address of {host}: {error.strerror}"
+        ) from None
+    address, number = found[0][4][:2]
+    return str(address), int(number)
 
 
 def _read_entries(path: Path | None, program: CompiledProgram | None) -> tuple[p4r.Update, ...]:

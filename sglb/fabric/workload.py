@@ -81,7 +81,7 @@ class Workload:
     bus_bytes: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.flows:
+        if not self.flows and self.name:
             raise WorkloadError(f"workload {self.name} has no flow")
         seen: set[int] = set()
         for place, flow in enumerate(self.flows):
@@ -124,6 +124,10 @@ class Workload:
         for broadcast (nccl-tests' PERFORMANCE.md); 0 for workloads without one.
         """
         return self.bus_bytes * 8 * PS_PER_S / completion_ps / 1e9 if completion_ps else 0.0
+
+
+#: Of fabrics that others send over; any other workload has flows, and a name.
+NOTHING = Workload("", ())
 
 
 def incast(to: int, senders: Sequence[int], size_bytes: int, start_ps: int = 0) -> Workload:

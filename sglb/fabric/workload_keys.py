@@ -154,6 +154,8 @@ class WorkloadKeys:
         return arrivals.arrivals(rates, cdf, block.load, *span)
 
     def _flow_list(self, entries: list[FlowEntry]) -> Workload | None:
+        if not entries:  # no file can say so
+            return workload.NOTHING
         flows = []
         for i, entry in enumerate(entries):
             ends = []

@@ -73,6 +73,14 @@ def test_export_writes_a_file_a_switch(sglb: Sglb, tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("policy", ["ecmp", "glb"])
+def test_a_fabric_needs_no_workload_so_one_host_is_enough(
+    policy: str, sglb: Sglb, tmp_path: Path
+) -> None:
+    answer = sglb("export", "leafspine,1,1", tmp_path, "--policy", policy)
+    assert answer == Answer(0, f"{tmp_path}/topology.json: 2 switches, 1 hosts\n", "")
+
+
 def test_export_takes_a_scenario(sglb: Sglb, tmp_path: Path) -> None:
     answer = sglb("export", ROOT / "examples" / "healthy.yaml", tmp_path, "--mbps", 10)
     assert answer.out == f"{tmp_path}/topology.json: 8 switches, 16 hosts\n"

@@ -3,7 +3,7 @@
 import pytest
 
 from sglb.cli.errors import UserError
-from sglb.cli.serving import check_address, parse_interfaces, parse_timers
+from sglb.cli.serving import check_address, parse_interfaces, parse_telemetry, parse_timers
 from sglb.switch.wire.port import InterfacePort
 
 
@@ -67,3 +67,28 @@ def test_addresses(tmp_path):
     for text in ("127.0.0.1", "h:70000", f"unix:{tmp_path}/none/x", f"unix:{tmp_path}/{'x' * 120}"):
         with pytest.raises(UserError, match="--grpc"):
             check_address(text)
+
+
+def test_where_telemetry_goes(tmp_path):
+    assert parse_telemetry("localhost:9555") == ("127.0.0.1", 9_555)
+    assert parse_telemetry(f"unix:{tmp_path}/t.sock") == f"{tmp_path}/t.sock"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        # RFC 6761: nothing is ever called so.
+        (
+            "switch.invalid:9555",
+            "--telemetry switch.invalid:9555: no IPv4 address of switch.invalid: ",
+        ),
+        ("[::1]:9555", "no IPv4 address of [::1]"),
+        (":9555", "write HOST:PORT or unix:PATH"),
+        ("localhost:0", "write HOST:PORT or unix:PATH"),
+        ("unix:/no/such/folder/t.sock", "in a folder that there is"),
+    ],
+)
+def test_telemetry_to_nowhere_is_told_at_the_start(text, told):
+    with pytest.raises(UserError) as error:
+        parse_telemetry(text)
+    assert told in str(error.value)

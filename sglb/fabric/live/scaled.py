@@ -38,10 +38,13 @@ _SLIGHT: Final = 0.1  #: of a heartbeat: such a delay needs no patience
 
 
 def default_scale(scenario: Scenario, packets_per_s: int = PACKETS_PER_S) -> int:
-    """The least of 1, 2, 5, 10, 20.. at which all hosts at full rate send so many packets or less."""
+    """The least of 1, 2, 5, 10, 20.. at which all that send, at full rate, send so many packets or less.
+
+    Without a workload that is every host.
+    """
     topology = scenario.topology
     packet_bits = 8 * wire_bytes(scenario.model.transport.mtu_bytes)
-    senders = {flow.src for flow in scenario.workload.flows}
+    senders = {flow.src for flow in scenario.workload.flows} or {host.id for host in topology.hosts}
     rate_bps = sum(topology.attachment(host).spec.rate_bps for host in senders)
     needed = rate_bps / packet_bits / packets_per_s
     scale, step = 1, 0
