@@ -23,6 +23,7 @@ from sglb.fabric.schema import Policy
 from sglb.fabric.topology import Topology
 from sglb.switch import runtime_file
 from sglb.switch.clock import PS_PER_US
+from sglb.whole_file import write_whole
 
 #: Policies that need neither an agent nor a timer beside what the tables say.
 STATIC_POLICIES: tuple[Policy, ...] = ("ecmp", "flowlet", "spray")
@@ -52,7 +53,7 @@ def export(
     )
     for switch_id, name in names.items():
         text = runtime_file.to_json(_entities(inputs, switch_id), schema, target="bmv2")
-        (folder / name).write_text(text, encoding="utf-8")
+        write_whole(folder / name, text)
     switches = {
         s.name: {
             "runtime_json": names[s.id],
@@ -106,7 +107,7 @@ def _write(
         "links": list(_links(topology, fastest_mbps)),
         **more,
     }
-    (folder / "topology.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    write_whole(folder / "topology.json", json.dumps(data, indent=1) + "\n")
 
 
 def _entities(inputs: PlanInputs, switch_id: int) -> Iterator[Entity]:

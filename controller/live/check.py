@@ -17,6 +17,7 @@ from sglb.fabric.live.control import LiveView
 from sglb.switch.p4runtime.client import InProcessClient
 from sglb.switch.p4runtime.remote import RemoteService
 from sglb.switch.wall_clock import WallClock
+from sglb.whole_file import write_whole
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,7 @@ class TableCheck:
     def __call__(self) -> None:
         """Runs it."""
         found = asyncio.run(self._differences())
-        made = self.result.with_suffix(".new")
-        made.write_text(json.dumps(found))
-        made.rename(self.result)
+        write_whole(self.result, json.dumps(found))
 
     async def _differences(self) -> dict[str, list[str]]:
         view, topology = self.view, self.view.scenario.topology

@@ -15,6 +15,7 @@ from google.protobuf import text_format
 from sglb.cli.errors import UserError
 from sglb.p4.compiler import CompiledProgram, compile  # noqa: A004 - the documented name
 from sglb.p4.ir import InstanceKind
+from sglb.whole_file import check_writable, write_whole
 
 # Functions import what not every command has to wait for.
 if TYPE_CHECKING:
@@ -146,34 +147,13 @@ def entries_text(compiled: CompiledProgram) -> str:
 def output(path: Path | None) -> Iterator[Callable[[str], None]]:
     """How to write a text to a file, to standard output (`-`) or nowhere (None).
 
-    The file is opened first, so that a bad path is told before the work; it takes its new content
-    only when the work has succeeded. Raises OSError, with the file's name.
+    A bad path is told first, before the work; the file takes its new content only when the work has
+    succeeded, and as a whole. Raises OSError, with the file's name.
     """
     if path is None:
         yield lambda _: None
     elif str(path) == "-":
         yield lambda text: typer.echo(text, nl=False)
     else:
-        new = not path.exists()
-        # Not buffered: what a full disk refuses would be tried again as the file is closed.
-        with path.open("ab", buffering=0) as stream:
-            written = False
-
-            def write(text: str) -> None:
-                nonlocal written
-                written = True
-                try:
-                    if path.is_file():
-                        stream.truncate(0)
-                    left = memoryview(text.encode())
-                    while left:
-                        left = left[stream.write(left) :]
-                except OSError as error:
-                    error.filename = str(path)  # a full disk is told without it
-                    raise
-
-            try:
-                yield write
-            finally:
-                if new and not written:
-                    path.unlink()
+        check_writable(path)
+        yield lambda text: write_whole(path, text)
