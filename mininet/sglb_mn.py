@@ -18,13 +18,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
 from mininet.cli import CLI
 from mininet.link import Intf, Link, TCIntf
 from mininet.log import error, info, setLogLevel
-from mininet.net import Mininet
+from mininet.net import Mininet as PlainMininet
 from mininet.node import Host, Switch
 from mininet.topo import Topo
 
@@ -62,6 +63,15 @@ def run_sglb(*arguments):
     found = subprocess.run([sglb_command(), *arguments], capture_output=True, text=True)
     if found.returncode:
         raise LabError(found.stderr.strip() or "sglb {} failed".format(" ".join(arguments)))
+
+
+def how_ended(name, status, log_file):
+    """A line of a process that ended, with what it had to say at last."""
+    if status < 0:
+        return f"{name} ended with signal {-status}"
+    lines = [x for x in log_file.read_text(errors="replace").splitlines() if not x.startswith("+ ")]
+    last = lines[-1].removeprefix("error: ") if lines else f"see {log_file}"
+    return f"{name} ended with status {status}: {last}"
 
 
 def _end_with_parent():
@@ -177,8 +187,15 @@ class P4Switch(Switch):
             self.started.add(self.program)
 
     def connected(self):
-        """Whether the process runs and takes P4Runtime sessions."""
-        return self.process is not None and self.process.poll() is None and self.listens()
+        """Whether the process takes P4Runtime sessions. Raises LabError when it never will."""
+        if self.ended():
+            raise LabError(self.ended())
+        return self.process is not None and self.listens()
+
+    def ended(self):
+        """How the process ended, if it did so by itself; else an empty text."""
+        status = None if self.process is None else self.process.poll()
+        return "" if status is None else how_ended(self.name, status, self.log_file)
 
     def listens(self):
         """Whether somebody listens at the P4Runtime address."""
@@ -216,6 +233,7 @@ class P4Switch(Switch):
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+            self.process = None
         Switch.stop(self, deleteIntfs)
 
     def describe(self):
@@ -228,11 +246,13 @@ class FabricControl:
 
     wanted = None  # what `topology.json` says of it
     process = None
+    log_file = None
+    failure = ""  # how it ended, unless with status 0
 
     @classmethod
     def launch(cls, switches, log_dir):
         """Starts it and waits until all is filled. Raises LabError."""
-        log_file = log_dir / "control.log"
+        log_file = cls.log_file = log_dir / "control.log"
         command = [sglb_command(), "control", cls.wanted["fabric"]]
         command += ["--policy", cls.wanted["policy"], "--log-dir", str(log_dir)]
         if cls.wanted["mbps"]:
@@ -258,8 +278,9 @@ class FabricControl:
         """Ends it, if it runs."""
         if cls.process is not None:
             cls.process.terminate()
-            cls.process.wait()
+            status = cls.process.wait()
             cls.process = None
+            cls.failure = how_ended("sglb control", status, cls.log_file) if status else ""
 
 
 class SglbSwitch(P4Switch):
@@ -509,17 +530,25 @@ class ScenarioTopo(FabricTopo):
         self.export(path, **how)
 
 
-def _for_mn(kind):
-    """What `mn` calls: a mistake in --topo ends it with a line and status 1.
+@contextmanager
+def _status_1():
+    """For `mn`: what goes wrong in here ends it with a line and status 1.
 
     An exception would have it remove all that it takes for Mininet's, other labs' too, and end with 0.
     """
+    try:
+        yield
+    except LabError as problem:
+        raise SystemExit("error: {}".format(str(problem).removeprefix("error: "))) from None
+
+
+def _for_mn(kind):
+    """What `mn` calls; it knows of no mistakes in --topo."""
 
     def make(*numbers, **how):
         try:
-            return kind(*numbers, **how)
-        except LabError as problem:
-            raise SystemExit("error: {}".format(str(problem).removeprefix("error: "))) from None
+            with _status_1():
+                return kind(*numbers, **how)
         except TypeError as problem:
             usage = kind.__doc__.splitlines()[0]
             raise SystemExit(f"error: --topo {usage}: {problem}") from None
@@ -536,6 +565,51 @@ topos = {
 switches = {"sglb": SglbSwitch, "bmv2": Bmv2Switch}
 
 
+# --- networks ---------------------------------------------------------------------------------------
+
+
+class Lab(PlainMininet):
+    """A network that tells when a part of it fails."""
+
+    stopped = False
+
+    def start(self):
+        """Starts all of it. Raises LabError, with nothing left behind."""
+        try:
+            PlainMininet.start(self)
+        except LabError:
+            self._take_down()
+            raise
+
+    def stop(self):
+        """Ends all of it; a second time does nothing. Raises LabError for what had ended by itself."""
+        if self.stopped:
+            return
+        ends = [s.ended() for s in self.switches if isinstance(s, P4Switch)]
+        self._take_down()
+        told = [line for line in (*ends, FabricControl.failure) if line]
+        if told:
+            raise LabError("\n".join(told))
+
+    def _take_down(self):
+        self.stopped = True
+        PlainMininet.stop(self)
+
+
+class Mininet(Lab):
+    """`mn` makes its network from a class of this name, if a --custom file has one."""
+
+    def start(self):
+        """See `Lab`. Raises SystemExit."""
+        with _status_1():
+            Lab.start(self)
+
+    def stop(self):
+        """See `Lab`. Raises SystemExit."""
+        with _status_1():
+            Lab.stop(self)
+
+
 # --- one lab from its files -------------------------------------------------------------------------
 
 
@@ -548,7 +622,7 @@ def run_lab(options):
         log_dir=options.log_dir,
         pcap=options.pcap,
     )
-    net = Mininet(topo=topo, switch=switches[options.switch], controller=None)
+    net = Lab(topo=topo, switch=switches[options.switch], controller=None)
     try:
         net.start()
         for switch in net.switches:

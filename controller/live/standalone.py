@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from controller.live.plane import LivePlane
 from sglb.fabric.live.control import LiveView
+from sglb.fabric.live.errors import LiveError
 from sglb.fabric.live.processes import Process, ProcessSpec, end_all, failed, start
 from sglb.fabric.scenario import Scenario
 
@@ -22,10 +23,15 @@ _ANSWER_S: Final = 1.0
 
 
 class _Supervisor:
-    """Starts processes, anew if they end; the kernel ends them when this process is gone."""
+    """Starts processes, anew if they end; the kernel ends them when this process is gone.
 
-    def __init__(self, view: LiveView) -> None:
+    `on_ended` is called with how one ended; `failed` is the first that did with another status than 0.
+    """
+
+    def __init__(self, view: LiveView, on_ended: Callable[[str], None]) -> None:
         self._view = view
+        self._on_ended = on_ended
+        self.failed: LiveError | None = None
         self._processes: dict[str, Process] = {}
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -39,10 +45,15 @@ class _Supervisor:
         loop.remove_reader(process.pidfd)
         del self._processes[process.spec.name]
         status = process.reap()
-        if process.spec.restart:
-            loop.call_later(_RESTART_S, self.run, process.spec)
-        elif not self.failure.done():
-            self.failure.set_exception(failed(process, status))
+        error = failed(process, status)
+        if not process.spec.restart:
+            if not self.failure.done():
+                self.failure.set_exception(error)
+            return
+        self._on_ended(str(error))
+        if status > 0 and self.failed is None:
+            self.failed = error
+        loop.call_later(_RESTART_S, self.run, process.spec)
 
     async def until_ready(self, names: list[str]) -> None:
         while not all(self._view.ready(name).exists() for name in names):
@@ -62,20 +73,22 @@ async def control(
     depth_unit_bytes: int,
     on_ready: Callable[[], None],
     on_slow: Callable[[list[str]], None],
+    on_ended: Callable[[str], None],
 ) -> None:
     """Controls switches until SIGINT or SIGTERM.
 
     `scenario` is in real time (`sglb.fabric.live.scaled`), `addresses` are the switches' P4Runtime
     servers by id, `folder` is a private one. `on_ready` is called when all are filled and all agents
-    know their neighbours, `on_slow` once when that takes long, with those switches where nobody listens.
-    This process must have no threads and no gRPC channel. Raises `LiveError`.
+    know their neighbours, `on_slow` once when that takes long, with those switches where nobody listens,
+    `on_ended` whenever a process has ended and is started anew. This process must have no threads and no
+    gRPC channel. Raises `LiveError`, at the end for the first process that had ended with a status.
     """
     view = LiveView(scenario, policy, folder, addresses, depth_unit_bytes)
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     specs = LivePlane(view).processes()
-    supervisor = _Supervisor(view)
+    supervisor = _Supervisor(view, on_ended)
     try:
         for spec in specs:
             supervisor.run(spec)
@@ -90,6 +103,8 @@ async def control(
         ending.cancel()
         if supervisor.failure.done():
             supervisor.failure.result()
+        if supervisor.failed is not None:
+            raise supervisor.failed
     finally:
         supervisor.close()
 

@@ -45,7 +45,7 @@ def control_command(
     """Control a fabric of running switches: a controller, a standby and, for glb, an agent a switch.
 
     Device ids are those of `sglb export`. Says `ready` once all switches are filled. Ends with 0 on
-    SIGINT or SIGTERM.
+    SIGINT or SIGTERM; with 1 if a process of its own had failed, though another took its place.
     """
     # Here, as these load gRPC and more.
     from controller.live.standalone import control, keep_logs
@@ -71,6 +71,7 @@ def control_command(
                     _PACKET_BYTES,
                     lambda: typer.echo("ready"),
                     _tell_slow,
+                    lambda how: typer.echo(f"{how}; it is started anew", err=True),
                 )
             )
         finally:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import queue
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -161,6 +165,36 @@ def test_control_that_takes_long_names_switches_where_nobody_listens(
     assert capsys.readouterr().err == (
         f"no answer from spine0 (unix:{tmp_path}/none); still trying\n"
     )
+
+
+@pytest.mark.live
+def test_an_agent_that_fails_is_told_and_control_ends_with_1() -> None:
+    switches = ["--switch", "leaf0=127.0.0.1:1", "--switch", "spine0=127.0.0.1:2"]
+    command = [*COMMAND, "control", "leafspine,1,1,2", *switches]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while not (agent := child(process.pid, "agent-leaf0")):
+            time.sleep(0.01)
+        # The next one has no key.
+        Path(f"/proc/{agent}/fd/1").readlink().with_name("syncmesh.key").unlink()
+        os.kill(agent, signal.SIGKILL)
+        lines = iter(process.stderr)
+        assert next(lines) == "agent-leaf0 ended with signal 9; it is started anew\n"
+        told = next(line for line in lines if line.startswith("agent-leaf0 ended with status 1: "))
+        assert "syncmesh.key" in told
+        process.terminate()
+        assert process.wait() == 1
+        # The other may have looked for the key as late.
+        assert re.match(r"error: agent-(leaf|spine)0 ended with status 1: ", list(lines)[-1])
+
+
+def child(pid: int, name: str) -> int:
+    """The child process of that name, once it runs; 0 without one."""
+    for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with suppress(OSError):
+            if Path(f"/proc/{text}/comm").read_text().strip() == name:
+                return int(text)
+    return 0
 
 
 def test_control_makes_sure_of_the_folder_for_logs(sglb: Sglb, tmp_path: Path) -> None:

@@ -149,6 +149,24 @@ def test_a_port_in_use_is_told_and_all_is_removed(tmp_path: Path) -> None:
     assert "Traceback" not in found.stderr
 
 
+def test_what_fails_under_mn_is_a_line_and_status_1_and_nothing_else_is_removed(
+    tmp_path: Path,
+) -> None:
+    """mn by itself would remove other labs too, and end with 0."""
+    command = ["mn", "--custom", str(NODES), "--switch", "sglb", "--controller", "none"]
+    command += ["--topo", "leafspine,1,1"]
+    died = run(command, tmp_path, "py spine0.process.kill()\npy spine0.process.wait()\n")
+    assert (died.returncode, died.stderr.splitlines()[-1]) == (
+        1,
+        "error: spine0 ended with signal 9",
+    )
+    with socket.create_server(("127.0.0.1", 50052)):
+        taken = run(command, tmp_path)
+    assert taken.returncode == 1
+    assert taken.stderr.splitlines()[-1] == "error: spine0: 127.0.0.1:50052 is in use"
+    assert "Cleaning up" not in died.stderr + taken.stderr
+
+
 @BMV2
 def test_bmv2_runs_the_same_files(tmp_path: Path) -> None:
     found = tutorial(tmp_path, "--switch", "bmv2", "--test", "pingall")

@@ -72,12 +72,12 @@ class Process:
         return os.waitstatus_to_exitcode(status)
 
     def last_words(self) -> str:
-        """The end of its log, on one line."""
+        """The end of its log, on one line, without what points at a place in the line before."""
         try:
             lines = self.log.read_text(errors="replace").strip().splitlines()
         except OSError:
             return ""
-        return " | ".join(line.strip() for line in lines[-_LOG_LINES:])
+        return " | ".join(line.strip() for line in lines[-_LOG_LINES:] if line.strip(" ^~"))
 
 
 def start(spec: ProcessSpec, log: Path) -> Process:
