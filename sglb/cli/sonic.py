@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -274,13 +274,15 @@ def nothing_left(journal: Journal) -> None:
         )
 
 
-def show(database: Database, changes: Sequence[Change]) -> None:
+def show(
+    database: Database, changes: Sequence[Change], say: Callable[[str], None] = typer.echo
+) -> None:
     """Prints changes, and the commands that make them by hand."""
     from sglb.watermark.sonic.change import commands, diff_lines
 
     nothing = "" if changes else ": nothing to change"
-    typer.echo(f"switch {database.address}{nothing}")
+    say(f"switch {database.address}{nothing}")
     for line in diff_lines(changes):
-        typer.echo(f"  {line}")
+        say(f"  {line}")
     for line in commands(changes):
-        typer.echo(f"  $ {line}")
+        say(f"  $ {line}")

@@ -123,21 +123,21 @@ def tune_command(
             "--intervals": not sonic and intervals is not None,
             "--policy": bool(sonic) and policy is not None,
             "--on": bool(sonic) and on != "sim",
-            "--json": bool(sonic) and json_file is not None,
-            "--html": (bool(sonic) or on == "live") and html is not None,
-            "--resume": (bool(sonic) or on == "live") and resume is not None,
             "--repeat": (bool(sonic) or on == "live") and repeat != 1,
         },
     )
     if sonic:
         if file is not None:
             raise UserError("give a scenario or --sonic, not both")
-        from sglb.cli.tune_sonic import tune_sonic
+        from sglb.cli.tune_sonic import Outputs, tune_sonic
         from sglb.watermark.sonic.loop import LoopOptions
 
         every_s = 10.0 if interval_us is None else interval_us / 1e6
         loop = LoopOptions(interval_s=every_s, seed=1 if seed is None else seed, weights=weights)
-        tune_sonic(sonic, guard, loop, journal, apply=apply, intervals=intervals, quiet=quiet)
+        outputs = Outputs(json_file, html, resume)
+        tune_sonic(
+            sonic, guard, loop, journal, outputs, apply=apply, intervals=intervals, quiet=quiet
+        )
         return
     if file is None:
         raise UserError("give a scenario FILE, or --sonic HOST")
@@ -153,7 +153,7 @@ def tune_command(
         from sglb.watermark.live.session import LiveOptions
 
         live = LiveOptions(0.5 if interval_us is None else interval_us / 1e6, weights)
-        tune_live_command(scenario, name, live, json_file, quiet=quiet)
+        tune_live_command(scenario, name, live, (json_file, html), resume, quiet=quiet)
         return
     interval_us = 1000.0 if interval_us is None else interval_us
     timing = Timing(settle_us=interval_us / 5, measure_us=interval_us * 4 / 5)
@@ -172,7 +172,8 @@ def tune_command(
     if not quiet:
         on_stderr = "-" in (str(json_file), str(html))
         for number, one_found in found:
-            show(one_found, title if repeat == 1 else f"{title}, seed {number}", on_stderr)
+            head = title if repeat == 1 else f"{title}, seed {number}"
+            show(one_found, head, weights, on_stderr)
     _warn_of_none(found)
     if any(run.completion_us is None for _, one in found for run in (one.fixed, one.tuned)):
         raise typer.Exit(INCOMPLETE)

@@ -10,10 +10,11 @@ from rich.table import Table
 from sglb.cli.table import FILE_WIDTH
 
 if TYPE_CHECKING:
+    from sglb.watermark.objective import Weights
     from sglb.watermark.tuner.session import Tuned
 
 
-def show(found: Tuned, title: str, on_stderr: bool) -> None:
+def show(found: Tuned, title: str, weights: Weights, on_stderr: bool) -> None:
     """Prints all tables of a pair of runs."""
     from sglb.watermark.tuner.page import (
         PORT_HEADS,
@@ -21,6 +22,7 @@ def show(found: Tuned, title: str, on_stderr: bool) -> None:
         SETTINGS,
         moved_first,
         port_groups,
+        price,
         value,
     )
 
@@ -31,6 +33,8 @@ def show(found: Tuned, title: str, on_stderr: bool) -> None:
     for label, text in ROWS:
         table.add_row(label, text(found.fixed), text(found.tuned))
     console.print(table)
+    for line in price(found, weights):
+        console.print(line)
     settings = _table("setting", "", "at first", "at last")
     for name in SETTINGS:
         settings.add_row(name, value(found.start, name), value(found.last, name))
@@ -55,7 +59,8 @@ def show(found: Tuned, title: str, on_stderr: bool) -> None:
 
 def _path(found: Tuned) -> Table:
     """Every setting that a search kept, and how it scored when it was tried."""
-    table = _table("path", "interval", "for", "score", "Kmin", "Kmax", "Pmax", "alpha")
+    title = f"steps taken, of {len(found.steps)} intervals (--json and --html have all)"
+    table = _table(title, "interval", "for", "score", "Kmin", "Kmax", "Pmax", "alpha")
     before = None
     for step in found.steps:
         if not step.accepted or step.phase == "restore" or step.place == before:

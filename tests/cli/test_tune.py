@@ -50,7 +50,12 @@ def test_tables_and_a_page_of_two_seeds_and_nothing_run_twice(sglb: Sglb, tmp_pa
     wanted = ("--repeat", 2, "--html", page, "--resume", kept, "--json", numbers)
     code, out, _ = sglb(*wanted)
     assert code == 0
-    for heading in ("small, ecmp, seed 2", "path", "ports at last", "ports were paused for"):
+    for heading in (
+        "small, ecmp, seed 2",
+        "steps taken, of ",
+        "ports at last",
+        "ports were paused for",
+    ):
         assert heading in out
     drawn = page.read_text()
     assert drawn.count("<svg") == 4
@@ -78,8 +83,9 @@ def test_tables_and_a_page_of_two_seeds_and_nothing_run_twice(sglb: Sglb, tmp_pa
         (("--resume", "/dev/zero"), "/dev/zero: no file"),
         (("--apply",), "--apply has no meaning with a simulated scenario"),
         (("--guard", "{tmp}/other"), "--guard has no meaning"),
-        (("--on", "live", "--resume", "{tmp}/r"), "--resume has no meaning with --on live"),
-        (("--on", "live", "--html", "{tmp}/p"), "--html has no meaning with --on live"),
+        (("--on", "live", "--resume", "{tmp}/other"), "no results of sglb tune"),
+        (("--on", "live", "--html", "{tmp}/none/p.html"), "p.html"),
+        (("--on", "live", "--repeat", 2), "--repeat has no meaning with --on live"),
         (("--sonic", "127.0.0.1", "--repeat", 2), "--repeat has no meaning with --sonic"),
     ],
 )

@@ -17,12 +17,13 @@ import grpc
 from finsy import Action, P4TableEntry, P4TableMatch
 from finsy.proto import gnmi, gnmi_grpc
 
-from sglb.switch.buffers import ALPHA, XON_OFFSET
+from sglb.switch.buffers import ALPHA, HEADROOM, XON_OFFSET
 from sglb.switch.gnmi_buffers import ROOT
 from sglb.switch.p4runtime.client import InProcessClient
 from sglb.switch.p4runtime.status import P4RuntimeError
 from sglb.watermark.live.errors import LiveTuneError
 from sglb.watermark.settings import Watermarks
+from sglb.watermark.tuner.fabric import PortSetting
 
 WATERMARKS: Final = "FabricEgress.ecn.watermarks"
 _SET: Final = "FabricEgress.ecn.set_watermark"
@@ -125,6 +126,23 @@ class BufferPaths:
             )
         return {ALPHA: found[ALPHA], XON_OFFSET: found[XON_OFFSET]}
 
+    def headroom_bytes(self) -> dict[str, int]:
+        """By interface. Raises `LiveTuneError`."""
+        elements = [
+            gnmi.PathElem(name=ROOT),
+            gnmi.PathElem(name="interface", key={"name": "*"}),
+            gnmi.PathElem(name="class", key={"number": f"{self._class}"}),
+            gnmi.PathElem(name="config"),
+            gnmi.PathElem(name=HEADROOM),
+        ]
+        request = gnmi.GetRequest(path=[gnmi.Path(elem=elements)], type=gnmi.GetRequest.CONFIG)
+        answer = self._call(self._stub.Get, request)
+        return {
+            update.path.elem[1].key["name"]: int(update.val.uint_val)
+            for notification in answer.notification
+            for update in notification.update
+        }
+
     def write(self, wanted: Mapping[str, float]) -> None:
         """Sets leaves and reads them back. Raises `LiveTuneError`."""
         request = gnmi.SetRequest(
@@ -175,9 +193,16 @@ class SwitchActuator:
     """One switch; `buffers` None: one, like BMv2, that has ECN alone."""
 
     def __init__(
-        self, name: str, ecn: EcnTable, buffers: BufferPaths | None, unit_bytes: int
+        self,
+        name: str,
+        ecn: EcnTable,
+        buffers: BufferPaths | None,
+        unit_bytes: int,
+        towards: Mapping[int, str] | None = None,
     ) -> None:
+        """`towards` names what each port leads to."""
         self.name = name
+        self._towards = towards or {}
         self._ecn = ecn
         self._buffers = buffers
         self._unit_bytes = unit_bytes
@@ -185,6 +210,25 @@ class SwitchActuator:
     def state(self) -> _State:
         """What is in force."""
         return _State(self._ecn.read(), None if self._buffers is None else self._buffers.read())
+
+    def in_force(self) -> list[PortSetting]:
+        """What each port has, read from the switch. Raises `LiveTuneError`."""
+        marks, pauses, rooms = self._ecn.read(), None, {}
+        if self._buffers is not None:
+            pauses, rooms = self._buffers.read(), self._buffers.headroom_bytes()
+        return [
+            PortSetting(
+                switch=self.name,
+                towards=self._towards.get(port, f"port {port}"),
+                kmin_bytes=one.kmin * self._unit_bytes,
+                kmax_bytes=one.kmax * self._unit_bytes,
+                pmax=one.slope * max(1, one.kmax - one.kmin) / _SLOPE_ONE,
+                alpha=None if pauses is None else pauses[ALPHA],
+                xon_offset_bytes=None if pauses is None else int(pauses[XON_OFFSET]),
+                headroom_bytes=rooms.get(f"p{port}"),
+            )
+            for port, one in sorted(marks.items())
+        ]
 
     def set_marks(self, watermarks: Watermarks) -> None:
         """Puts Kmin, Kmax and Pmax in force on all ports. Raises `LiveTuneError`."""
@@ -195,17 +239,16 @@ class SwitchActuator:
         self._ecn.write(dict.fromkeys(ports, marks))
 
     def set(self, watermarks: Watermarks) -> None:
-        """Puts a setting in force; when that fails, what was before. Raises `LiveTuneError`."""
-        if self._buffers is None:
-            raise LiveTuneError(
-                f"{self.name}: BMv2 has neither a shared buffer nor pauses: only Kmin, Kmax and Pmax "
-                "can be set on it (`set_marks`)"
-            )
+        """Puts a setting in force; when that fails, what was before. Raises `LiveTuneError`.
+
+        Of a switch without `buffers` Kmin, Kmax and Pmax: it has nothing that alpha and XON would be of.
+        """
         before = self.state()
         try:
-            self._buffers.write(
-                {ALPHA: watermarks.alpha, XON_OFFSET: float(int(watermarks.xon_offset_bytes))}
-            )
+            if self._buffers is not None:
+                self._buffers.write(
+                    {ALPHA: watermarks.alpha, XON_OFFSET: float(int(watermarks.xon_offset_bytes))}
+                )
             self.set_marks(watermarks)
         except LiveTuneError as error:
             self._back(before, error)
@@ -229,6 +272,10 @@ class FabricActuator:
 
     def __init__(self, switches: Sequence[SwitchActuator]) -> None:
         self._switches = tuple(switches)
+
+    def in_force(self) -> list[PortSetting]:
+        """What each port of each switch has. Raises `LiveTuneError`."""
+        return [port for one in self._switches for port in one.in_force()]
 
     def set(self, watermarks: Watermarks) -> None:
         """Puts a setting in force on all switches, or none. Raises `LiveTuneError`.

@@ -37,13 +37,13 @@ from sglb.switch.pktgen import TimerApp
 from sglb.switch.wall_clock import WallClock
 from sglb.watermark.live.actuator import BufferPaths, EcnTable, FabricActuator, SwitchActuator
 from sglb.watermark.objective import Weights
-from sglb.watermark.settings import Watermarks
 from sglb.watermark.space import Place, SearchSpace
 from sglb.watermark.telemetry.collector import Collector
 from sglb.watermark.telemetry.errors import TelemetryError
 from sglb.watermark.telemetry.live import Reporter, Reporting
 from sglb.watermark.telemetry.view import FabricFacts, PortFacts, observation
 from sglb.watermark.tuner.annealing import Annealer, Schedule
+from sglb.watermark.tuner.fabric import PortSetting
 from sglb.watermark.tuner.observation import Observation
 
 _log = logging.getLogger(__name__)
@@ -148,6 +148,7 @@ class _Run:
             self._annealer = Annealer(tuner.space, tuner.start, rng, tuner.weights, tuner.schedule)
         self._seen: list[Observation] = []
         self._settings: list[dict[str, float]] = []
+        self._ports: list[PortSetting] = []
         self._bad = 0
         self._messages = 0
 
@@ -191,8 +192,10 @@ class _Run:
 
     async def _tune(self) -> None:
         async with _connected(self._view) as actuator:
-            if self._annealer is not None:
-                actuator.set(self._watermarks())
+            if self._annealer is None:
+                self._ports = actuator.in_force()
+            else:
+                self._put(actuator)
             self._view.ready(NAME).touch()
             due_s = time.monotonic()
             while True:
@@ -217,14 +220,16 @@ class _Run:
         before = self._annealer.place
         if self._annealer.observed(seen) == before:
             return
-        actuator.set(self._watermarks())
+        self._put(actuator)
 
-    def _watermarks(self) -> Watermarks:
+    def _put(self, actuator: FabricActuator) -> None:
+        """Puts the annealer's place in force, and notes it once it is."""
         assert self._annealer is not None
         assert self._tuner.space is not None
         found = self._tuner.space.watermarks(self._annealer.place)
+        actuator.set(found)
+        self._ports = actuator.in_force()
         self._settings.append(asdict(found))
-        return found
 
     def _report(self) -> dict[str, object]:
         views = self._collector.switches.values()
@@ -232,6 +237,7 @@ class _Run:
             "seen": [asdict(one) for one in self._seen],
             "score": [one.score(self._tuner.weights) for one in self._seen if not one.idle],
             "settings": self._settings,
+            "ports": [asdict(port) for port in self._ports],
             "steps": [asdict(step) for step in self._annealer.steps] if self._annealer else [],
             "searches": 0 if self._annealer is None else self._annealer.searches,
             "telemetry_bytes": self._collector.bytes,
@@ -308,14 +314,15 @@ class _connected:  # noqa: N801 - used like a function
             role = p4r.Role(name=_ROLE)
             client = InProcessClient(service, now_ms, role=role)  # type: ignore[arg-type]
             ecn = EcnTable(service.switch.name, client, cls)
-            ports = self._view.scenario.topology.ports(switch_id)
+            topology = self._view.scenario.topology
+            ports = topology.ports(switch_id)
+            towards = {n: topology.by_id(link.other(switch_id)).name for n, link in ports.items()}
             while not client.is_primary or ecn.read().keys() < ports.keys():
                 await asyncio.sleep(_AGAIN_S)
             buffers = BufferPaths(service.switch.name, self._channels[switch_id], cls)
             buffers.read()
-            switches.append(
-                SwitchActuator(service.switch.name, ecn, buffers, self._view.depth_unit_bytes)
-            )
+            unit = self._view.depth_unit_bytes
+            switches.append(SwitchActuator(service.switch.name, ecn, buffers, unit, towards))
         return FabricActuator(switches)
 
     async def __aexit__(self, *_: object) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, Final, Protocol
+
+from pydantic import TypeAdapter
 
 from sglb import programs
 from sglb.fabric.advance import Advance
@@ -16,6 +19,7 @@ from sglb.fabric.lossless import port_headroom_bytes
 from sglb.fabric.report import PolicyReport
 from sglb.fabric.scenario import Scenario
 from sglb.fabric.simulation import transport_config
+from sglb.fabric.workers import JobsInterrupted
 from sglb.p4.compiler import compile  # noqa: A004 - the documented name
 from sglb.switch.clock import PS_PER_S
 from sglb.watermark.errors import WatermarkError
@@ -24,8 +28,12 @@ from sglb.watermark.live.process import NAME, LiveTuner
 from sglb.watermark.objective import Weights
 from sglb.watermark.settings import Watermarks
 from sglb.watermark.space import Place, SearchSpace
-from sglb.watermark.tuner.annealing import Schedule
+from sglb.watermark.tuner.annealing import Schedule, Step
+from sglb.watermark.tuner.fabric import PortSetting
+from sglb.watermark.tuner.observation import Observation
 from sglb.watermark.tuner.spaces import nearest_feasible, search_space
+
+_STEPS: Final = TypeAdapter(list[Step])
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,10 @@ class LiveOptions:
 
 @dataclass(frozen=True, slots=True)
 class LiveRun:
-    """One of the runs: how it went, and what the tuner's process said of it."""
+    """One of the runs: how it went, and what the tuner's process said of it.
+
+    One that was interrupted (`report.interrupted`) says what had happened by then.
+    """
 
     report: PolicyReport
     tuner: Mapping[str, Any]
@@ -50,17 +61,46 @@ class LiveRun:
         scores = self.tuner["score"]
         return sum(scores) / len(scores) if scores else 0.0
 
+    @property
+    def seen(self) -> tuple[Observation, ...]:
+        """What was seen in each interval."""
+        return tuple(Observation(**one) for one in self.tuner["seen"])
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The tuner's."""
+        return tuple(_STEPS.validate_python(self.tuner["steps"]))
+
+    @property
+    def ports(self) -> tuple[PortSetting, ...]:
+        """What each port had at the end, as the tuner read it back."""
+        return tuple(PortSetting(**one) for one in self.tuner["ports"])
+
 
 @dataclass(frozen=True, slots=True)
 class LiveTuned:
-    """Both runs, rates divided by `scale`; `start` is the scenario's setting, `last` the tuner's."""
+    """Both runs, rates divided by `scale`; `start` is the scenario's setting, `last` the tuner's.
 
-    fixed: LiveRun
-    tuned: LiveRun
+    When it was `interrupted`, the run that was cut off is the last that is not None.
+    """
+
+    fixed: LiveRun | None
+    tuned: LiveRun | None
     start: Watermarks
     last: Watermarks
     space: SearchSpace
     scale: int
+    interrupted: bool = False
+
+
+class Kept(Protocol):
+    """Where runs that have ended are kept, by kind (`fixed`, `tuned`)."""
+
+    def run(self, kind: str) -> LiveRun | None:
+        """A run that ended earlier."""
+
+    def keep(self, kind: str, run: LiveRun) -> None:
+        """A run that has ended."""
 
 
 def tune_live(
@@ -68,11 +108,13 @@ def tune_live(
     policy: str,
     options: LiveOptions | None = None,
     progress: Callable[[str, Advance], None] | None = None,
+    kept: Kept | None = None,
 ) -> LiveTuned:
     """Runs a scenario under one policy on live switches, fixed and tuned; needs root.
 
-    Raises `LiveError` for what cannot be had here, `WatermarkError` for what has nothing to tune, or a
-    switch that can't be set, `WorkerError` for a run that failed.
+    `progress` is told the kind of the run. Ctrl-C ends it with what is known by then. Raises
+    `LiveError` for what cannot be had here, `WatermarkError` for what has nothing to tune, or a switch
+    that can't be set, `WorkerError` for a run that failed.
     """
     chosen = options or LiveOptions()
     scale = scenario.model.live.rate_scale or default_scale(scenario)
@@ -82,17 +124,36 @@ def tune_live(
     seed = scenario.model.seed
     watch = LiveTuner(None, (), chosen.interval_s, seed, chosen.weights, chosen.schedule)
     tuner = LiveTuner(space, start, chosen.interval_s, seed, chosen.weights, chosen.schedule)
-    fixed = _run(real, policy, watch, progress)
-    tuned = _run(real, policy, tuner, progress)
-    settings = tuned.tuner["settings"]
+    runs: dict[str, LiveRun] = {}
+    interrupted = False
+    for kind, beside in (("fixed", watch), ("tuned", tuner)):
+        run = None if kept is None else kept.run(kind)
+        if run is None:
+            run, interrupted = _run(real, policy, beside, partial(_told, progress, kind))
+            if run is not None and not interrupted and kept is not None:
+                kept.keep(kind, run)
+        if run is not None:
+            runs[kind] = run
+        if interrupted:
+            break
+    tuned = runs.get("tuned")
+    settings = tuned.tuner["settings"] if tuned else []
     return LiveTuned(
-        fixed=fixed,
+        fixed=runs.get("fixed"),
         tuned=tuned,
         start=watermarks(real),
         last=Watermarks(**settings[-1]) if settings else space.watermarks(start),
         space=space,
         scale=scale,
+        interrupted=interrupted,
     )
+
+
+def _told(
+    progress: Callable[[str, Advance], None] | None, kind: str, _policy: str, advance: Advance
+) -> None:
+    if progress is not None:
+        progress(kind, advance)
 
 
 def live_space(scenario: Scenario) -> tuple[SearchSpace, Place]:
@@ -112,8 +173,9 @@ def _run(
     scenario: Scenario,
     policy: str,
     tuner: LiveTuner,
-    progress: Callable[[str, Advance], None] | None,
-) -> LiveRun:
+    progress: Callable[[str, Advance], None],
+) -> tuple[LiveRun | None, bool]:
+    """A run, None if it was interrupted before its traffic began; and whether it was interrupted."""
     transport = transport_config(scenario)
     bound = lower_bound(scenario.topology, scenario.faults, scenario.workload, transport, 0)
     ideal = tuple(ideal_fct_ps(scenario.topology, scenario.workload, transport, 0))
@@ -129,8 +191,16 @@ def _run(
         programs.glb(),
         tuner,
     )
-    reports = run_job(job, progress)
+    interrupted = False
+    try:
+        reports = run_job(job, progress)
+    except JobsInterrupted as stopped:
+        reports, interrupted = stopped.reports, True
+    if not reports:
+        return None, interrupted
     said = reports[0].control.get(NAME)
     if not isinstance(said, dict) or "score" not in said:
+        if interrupted:
+            return None, True
         raise WatermarkError(f"{scenario.model.name}: the tuner's process left no report")
-    return LiveRun(reports[0], said)
+    return LiveRun(reports[0], said), interrupted

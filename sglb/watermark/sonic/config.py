@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sglb.watermark.sonic.database import Address, Database
 from sglb.watermark.sonic.errors import SonicDataError
@@ -49,6 +49,16 @@ class SwitchConfig:
         """A field's number, None where it is not set. Raises SonicDataError for what is no number."""
         text = self.profile(target).fields.get(target.name)
         return None if text is None else number(self.address, target, text)
+
+    def having(self, values: Mapping[Target, int]) -> SwitchConfig:
+        """The same with other values in fields. Raises SonicDataError for an unknown profile."""
+        profiles = dict(self.profiles)
+        for target, value in values.items():
+            self.profile(target)
+            key = (target.table, target.profile)
+            fields = {**profiles[key].fields, target.name: str(value)}
+            profiles[key] = replace(profiles[key], fields=fields)
+        return SwitchConfig(self.address, profiles)
 
 
 def number(address: Address, target: Target, text: str) -> int:

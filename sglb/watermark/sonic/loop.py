@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
 from sglb.switch.clock import PS_PER_US
@@ -20,7 +20,7 @@ from sglb.watermark.objective import Weights
 from sglb.watermark.sonic.actuator import Held, Journal, apply
 from sglb.watermark.sonic.change import Change, plan
 from sglb.watermark.sonic.config import SwitchConfig, read_config
-from sglb.watermark.sonic.database import Database
+from sglb.watermark.sonic.database import Address, Database
 from sglb.watermark.sonic.errors import (
     SonicConflictError,
     SonicConnectionError,
@@ -31,10 +31,11 @@ from sglb.watermark.sonic.facts import SonicFacts, read_facts, view
 from sglb.watermark.sonic.fields import WRED_PROFILE, Target
 from sglb.watermark.sonic.guard import Guard
 from sglb.watermark.sonic.levels import SonicSpace, Tunables, pool_of, space
+from sglb.watermark.sonic.record import Record, Told
 from sglb.watermark.sonic.telemetry import Sample, Telemetry, difference
 from sglb.watermark.space import Place
 from sglb.watermark.telemetry.view import FabricFacts, observation
-from sglb.watermark.tuner.annealing import Annealer, Schedule, Step
+from sglb.watermark.tuner.annealing import Annealer, Schedule
 from sglb.watermark.tuner.observation import Observation
 from sglb.watermark.tuner.session import nearest_feasible
 
@@ -64,24 +65,22 @@ class LoopOptions:
     schedule: Schedule = field(default_factory=Schedule)
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What came of an interval: None for `seen` when it didn't count, and `why`."""
-
-    seen: Observation | None
-    step: Step | None
-    changes: Mapping[str, Sequence[Change]]
-    why: str = ""
-
-
 class SonicLoop:
     """A tuner of one or several switches, which must be set alike.
 
-    Raises a `SonicError` when there is nothing to tune, or a switch stands otherwise than its guard band
-    or the others; `WatermarkError` when no setting is allowed.
+    With a `record` that has intervals already it goes on from there: the same places known, the same
+    search. Raises a `SonicError` when there is nothing to tune, a switch stands otherwise than its guard
+    band, the others, or what the record knows; `WatermarkError` when no setting is allowed.
     """
 
-    def __init__(self, databases: Sequence[Database], guard: Guard, options: LoopOptions) -> None:
+    def __init__(
+        self,
+        databases: Sequence[Database],
+        guard: Guard,
+        options: LoopOptions,
+        record: Record | None = None,
+    ) -> None:
+        self.record = record or Record()
         self._databases = list(databases)
         self._guard = guard
         self._options = options
@@ -96,6 +95,8 @@ class SonicLoop:
         found: list[tuple[SonicSpace, Place]] = []
         for database in self._databases:
             config = read_config(database)
+            if self.record.start is not None:
+                config = config.having(self.record.start)  # where it began
             facts = read_facts(database, config, profiles)
             self._facts.append(facts)
             pool = options.pool_bytes
@@ -131,6 +132,56 @@ class SonicLoop:
             options.schedule,
         )
         self._in_force = self.start
+        goes_on = self.record.start is not None
+        self.record.begin(self._identity(), self.fields(self.start))
+        self.record.replay(self.annealer)
+        if goes_on:
+            self._in_force = self._found()
+
+    def _identity(self) -> dict[str, object]:
+        """What makes this loop the one that it is, but for what it has seen."""
+        options = self._options
+        return {
+            "switches": [str(database.address) for database in self._databases],
+            "guard": {str(target): band for target, band in sorted(self._guard.bands.items())},
+            "levels": {p.name: p.levels for p in self.space.parameters},
+            "interval": options.interval_s,
+            "round trip": options.rtt_us,
+            "seed": options.seed,
+            "weights": asdict(options.weights),
+            "schedule": asdict(options.schedule),
+        }
+
+    def _found(self) -> Place:
+        """Of the places that the record knows the one in which the switches stand."""
+        steps = self.annealer.steps
+        known = {self.annealer.place, self.annealer.best, self.start, *(s.place for s in steps)}
+        known.add(nearest_feasible(self.space, self.start))
+        by_fields = {tuple(self.fields(place).values()): place for place in sorted(known)}
+        places = set()
+        for database in self._databases:
+            config = read_config(database)
+            values = tuple(config.value(target) for target in self.fields(self.start))
+            place = by_fields.get(values)  # type: ignore[arg-type]
+            if place is None:
+                texts = (
+                    f"{t} is {v}" for t, v in zip(self.fields(self.start), values, strict=True)
+                )
+                raise SonicConflictError(
+                    f"{config.address}: {', '.join(texts)}, which this loop never set: somebody else "
+                    "changed it; set it back (`sglb sonic set`), or name another file"
+                )
+            places.add(place)
+        if len(places) > 1:
+            raise SonicConflictError(
+                "the switches are set differently, as a loop leaves them that was cut off; "
+                "`sglb sonic set` can make them alike"
+            )
+        return places.pop()
+
+    def fields(self, place: Place) -> dict[Target, int]:
+        """A place as fields of the configuration."""
+        return self._tunables.wanted(self.space.watermarks(place))
 
     @property
     def left_alone(self) -> tuple[str, ...]:
@@ -138,9 +189,24 @@ class SonicLoop:
         return tuple(str(target) for target in self._tunables.left)
 
     @property
+    def addresses(self) -> tuple[Address, ...]:
+        """The switches."""
+        return tuple(database.address for database in self._databases)
+
+    @property
+    def place_in_force(self) -> Place:
+        """What the switches have, as far as this loop knows."""
+        return self._in_force
+
+    @property
+    def in_force(self) -> dict[Target, int]:
+        """The same as fields of the configuration."""
+        return self.fields(self._in_force)
+
+    @property
     def best(self) -> dict[Target, int]:
         """The best setting that is known, as fields of the configuration."""
-        return self._tunables.wanted(self.space.watermarks(self.annealer.best))
+        return self.fields(self.annealer.best)
 
     # --- without writing ---
 
@@ -183,7 +249,7 @@ class SonicLoop:
         stop: Callable[[], bool],
         intervals: int | None,
     ) -> None:
-        self._write(held, journal, self.annealer.place)
+        self.record.wrote(self._write(held, journal, self.annealer.place))
         before = self._patiently(held, self._samples)
         count = 0
         while not stop() and (intervals is None or count < intervals):
@@ -197,7 +263,7 @@ class SonicLoop:
     def _settle(self, held: Sequence[Held], journal: Journal) -> None:
         best = self.annealer.best
         if self._in_force != best:
-            self._write(held, journal, best)
+            self.record.wrote(self._write(held, journal, best))
 
     def _interval(
         self,
@@ -208,12 +274,17 @@ class SonicLoop:
     ) -> Told:
         seen, why = self._seen(before, after)
         if seen is None:
-            return Told(None, None, {}, why)
+            told = Told(None, None, {}, why)
+            self.record.saw(told)
+            return told
         steps = len(self.annealer.steps)
         place = self.annealer.observed(seen)
         step = self.annealer.steps[-1] if len(self.annealer.steps) > steps else None
-        changes = self._write(held, journal, place) if place != self._in_force else {}
-        return Told(seen, step, changes)
+        told = Told(seen, step, {})
+        self.record.saw(told)  # before it is written: what stands there after a kill is known
+        if place != self._in_force:
+            self.record.wrote(self._write(held, journal, place))
+        return told
 
     def _wait(self, stop: Callable[[], bool]) -> None:
         end_s = time.monotonic() + self._options.interval_s
@@ -254,7 +325,7 @@ class SonicLoop:
     # --- writing ---
 
     def _changes(self, place: Place) -> dict[str, list[Change]]:
-        wanted = self._tunables.wanted(self.space.watermarks(place))
+        wanted = self.fields(place)
         found = {}
         for database in self._databases:
             config = read_config(database)
@@ -278,7 +349,7 @@ class SonicLoop:
 
     def _undisturbed(self, config: SwitchConfig) -> None:
         """Raises SonicConflictError when a field is not as it was left."""
-        for target, value in self._tunables.wanted(self.space.watermarks(self._in_force)).items():
+        for target, value in self.fields(self._in_force).items():
             now = config.value(target)
             if now != value:
                 raise SonicConflictError(

@@ -53,16 +53,19 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class PortSetting:
-    """What a switch's port towards a neighbour has in force for the tuned class."""
+    """What a switch's port towards a neighbour has in force for the tuned class.
+
+    None: the switch has no such thing (BMv2: neither pauses nor a shared buffer).
+    """
 
     switch: str
     towards: str
     kmin_bytes: int
     kmax_bytes: int
     pmax: float
-    alpha: float
-    xon_offset_bytes: int
-    headroom_bytes: int
+    alpha: float | None
+    xon_offset_bytes: int | None
+    headroom_bytes: int | None
 
 
 class Watch(Protocol):

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from html import escape
 
 from sglb.watermark.objective import Weights
-from sglb.watermark.plot import Curve, Panel, draw
 from sglb.watermark.settings import Watermarks
-from sglb.watermark.tuner.annealing import Step
+from sglb.watermark.tuner import page_parts as parts
 from sglb.watermark.tuner.fabric import PortSetting
 from sglb.watermark.tuner.observation import Observation
 from sglb.watermark.tuner.session import Outcome, Tuned
 
-_STYLE = """
-body { font: 15px/1.45 Helvetica, Arial, sans-serif; color: #222; max-width: 900px; margin: 2em auto;
-  padding: 0 1em; }
-h1 { font-size: 1.5em; } h2 { font-size: 1.15em; margin-top: 2em; }
-table { border-collapse: collapse; margin: .6em 0; font-variant-numeric: tabular-nums; }
-td, th { padding: .15em .9em .15em 0; text-align: right; font-weight: normal; }
-th { color: #666; border-bottom: 1px solid #bbb; } td:first-child, th:first-child { text-align: left; }
-tr.no td { color: #999; } svg { max-width: 100%; height: auto; }
-table.ports td:nth-child(2), table.ports th:nth-child(2) { text-align: left; }
-summary { cursor: pointer; } .note { color: #666; }
-"""
 _MS = 1e9
+#: Of a part of the score; less is no change.
+_LEAST_FALL = 0.005
 
 #: Lines of a before/after table: what, and how it is written.
 ROWS: tuple[tuple[str, Callable[[Outcome], str]], ...] = (
@@ -46,6 +35,8 @@ PORT_HEADS = ("switch", "towards", *SETTINGS, "headroom_bytes")
 def value(setting: Watermarks | PortSetting, name: str) -> str:
     """A watermark as it is written in tables."""
     number = getattr(setting, name)
+    if number is None:
+        return "-"
     if isinstance(number, str):
         return number
     return f"{number:,.0f}" if name.endswith("_bytes") else f"{number:.4g}"
@@ -79,122 +70,102 @@ def page(
     title: str, runs: Sequence[tuple[int, Tuned]], weights: Weights, interval_us: float
 ) -> str:
     """The page of runs by seed, one after another."""
-    parts = [
-        "<!doctype html>",
-        f'<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>',
-        f"<style>{_STYLE}</style></head><body>",
-        f"<h1>{escape(title)}</h1>",
-        '<p class="note">Score: '
-        f"{weights.throughput:g} x throughput + {weights.delay:g} x round trip without queues over that "
-        f"with them + {weights.pauses:g} x time not paused, over the weights' sum; 0 for an interval "
-        f"that lost lossless traffic. One interval is {interval_us:g} us.</p>",
-    ]
+    body: list[str] = []
     for seed, found in runs:
-        parts += _one(seed, found, weights, interval_us)
-    return "\n".join([*parts, "</body></html>"]) + "\n"
+        body += _one(seed, found, weights, interval_us)
+    return parts.document(title, weights, f"{interval_us:g} us", body)
 
 
 def _one(seed: int, found: Tuned, weights: Weights, interval_us: float) -> list[str]:
     tried = len({step.place for step in found.steps})
+    seen = (("as it is", found.fixed_seen), ("tuned", found.tuned_seen))
     return [
-        f"<h2>Seed {seed}: before and after</h2>",
-        _table(
+        parts.heading(f"Seed {seed}: before and after"),
+        parts.table(
             ("", "as it is", "tuned"),
             [(label, text(found.fixed), text(found.tuned)) for label, text in ROWS],
         ),
-        _table(
+        *(parts.note(line) for line in price(found, weights)),
+        parts.table(
             ("setting", "at first", "at last"),
             [(name, value(found.start, name), value(found.last, name)) for name in SETTINGS],
         ),
-        f'<p class="note">{len(found.steps)} intervals, {tried} settings tried of '
-        f"{len(found.space):,}; {found.searches} searches, {found.recalled} times traffic was known "
-        "again.</p>",
-        f'<p class="note">{escape(moved_first(found))}</p>',
-        _course(found, weights, interval_us),
-        f"<h2>Seed {seed}: the path of the search</h2>",
-        _path(found),
-        f"<details><summary>All {len(found.steps)} intervals</summary>",
-        _steps(found),
-        "</details>",
-        f"<h2>Seed {seed}: what each port has at the end</h2>",
-        _table(
-            PORT_HEADS,
-            [
-                (port.switch, towards, *(value(port, name) for name in PORT_HEADS[2:]))
-                for towards, port in port_groups(found.after)
-            ],
-            kind="ports",
+        parts.note(
+            f"{len(found.steps)} intervals, {tried} settings tried of {len(found.space):,}; "
+            f"{found.searches} searches, {found.recalled} times traffic was known again."
         ),
+        parts.note(moved_first(found)),
+        parts.course("Before and after", seen, weights, interval_us / 1e3, "ms"),
+        parts.heading(f"Seed {seed}: the path of the search"),
+        parts.path(found.space, found.steps),
+        *parts.folded(
+            f"All {len(found.steps)} intervals", parts.all_steps(found.space, found.steps)
+        ),
+        parts.heading(f"Seed {seed}: what each port has at the end"),
+        ports_table(found.after),
     ]
 
 
-def _table(
-    heads: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    faint: Sequence[bool] = (),
-    kind: str = "",
-) -> str:
-    lines = [
-        f'<table class="{kind}"><tr>',
-        *(f"<th>{escape(head)}</th>" for head in heads),
-        "</tr>",
+def ports_table(ports: Sequence[PortSetting]) -> str:
+    """What each port has, alike ones of a switch in one row."""
+    rows = [
+        (port.switch, towards, *(value(port, name) for name in PORT_HEADS[2:]))
+        for towards, port in port_groups(ports)
     ]
-    for n, row in enumerate(rows):
-        grey = ' class="no"' if faint and faint[n] else ""
-        lines.append(f"<tr{grey}>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>")
-    return "".join([*lines, "</table>"])
+    return parts.table(PORT_HEADS, rows, kind="ports")
 
 
-def _course(found: Tuned, weights: Weights, interval_us: float) -> str:
-    """The score and its parts over time, both runs."""
-
-    def curves(part: Callable[[Observation], float]) -> list[Curve]:
-        made = []
-        for label, seen in (("as it is", found.fixed_seen), ("tuned", found.tuned_seen)):
-            busy = [(n, one) for n, one in enumerate(seen, 1) if not one.idle]
-            x = [n * interval_us / 1e3 for n, _ in busy] or [0.0]
-            made.append(Curve(label, x, [part(one) for _, one in busy] or [0.0]))
-        return made
-
-    panels = [
-        Panel("score", curves(lambda one: one.score(weights)), 1.0),
-        Panel("throughput of busy ports to hosts", curves(lambda one: one.throughput), 1.0),
-        Panel("round trip without queues / with them", curves(lambda one: one.delay), 1.0),
-        Panel("time not paused", curves(lambda one: one.unpaused), 1.0),
-    ]
-    return draw("Before and after", "each interval of both runs", "time, ms", panels)
-
-
-def _path(found: Tuned) -> str:
-    """Where in its range each watermark was, over intervals."""
-    x = [float(step.number) for step in found.steps] or [0.0]
-    panels = [
-        Panel("score", [Curve("tuned", x, [s.score for s in found.steps] or [0.0], dots=True)], 1)
-    ]
-    for at, parameter in enumerate(found.space.parameters):
-        if len({step.place[at] for step in found.steps}) > 1:
-            levels = [float(step.place[at]) for step in found.steps]
-            spelt = ",.0f" if parameter.unit == "bytes" else ".3g"
-            names = [f"{level:{spelt}}" for level in parameter.levels]
-            label = f"{parameter.name}, {parameter.unit}"
-            panels.append(Panel(label, [Curve("", x, levels, dots=True)], len(names) - 1.0, names))
-    return draw("The path of the search", "a dot an interval", "interval", panels)
-
-
-def _steps(found: Tuned) -> str:
-    names = [parameter.name for parameter in found.space.parameters]
-
-    def cells(step: Step) -> tuple[str, ...]:
-        values = found.space.values(step.place)
-        return (
-            str(step.number),
-            step.phase,
-            f"{step.score:.4f}",
-            f"{step.temperature:.4f}",
-            *(f"{values[name]:,.6g}" for name in names),
+def price(found: Tuned, weights: Weights) -> list[str]:
+    """What got worse though the score is higher, and what weight would count it; a line, or none."""
+    if found.tuned.score <= found.fixed.score:
+        return []
+    worse = []
+    before, after = found.fixed.completion_us, found.tuned.completion_us
+    if before is not None and (after is None or after > before):
+        now = "none" if after is None else f"{after:,.0f} us"
+        worse.append(f"completion is {now}, not {before:,.0f} us")
+    p99_before, p99_after = found.fixed.flows.fct_ps.p99, found.tuned.flows.fct_ps.p99
+    if p99_after > p99_before:
+        worse.append(
+            f"flow completion, 99 %, is {p99_after / _MS:,.3f} ms, not {p99_before / _MS:,.3f} ms"
         )
+    return price_of(worse, found.fixed_seen, found.tuned_seen, weights)
 
-    heads = ("interval", "for", "score", "T", *names)
-    return _table(
-        heads, [cells(s) for s in found.steps], [not step.accepted for step in found.steps]
-    )
+
+_FLAGS = (
+    ("throughput", "throughput", "--throughput"),
+    ("delay", "short queues", "--delay"),
+    ("unpaused", "time without pauses", "--pauses"),
+)
+
+
+def price_of(
+    worse: Sequence[str],
+    before: Sequence[Observation],
+    after: Sequence[Observation],
+    weights: Weights,
+) -> list[str]:
+    """`price` of what is known to be worse: the part that fell most is what to weigh more."""
+    if not worse:
+        return []
+    means = [[_mean(seen, name) for name, _, _ in _FLAGS] for seen in (before, after)]
+    falls = [was - now for was, now in zip(*means, strict=True)]
+    most = max(range(len(_FLAGS)), key=falls.__getitem__)
+    text = f"The score is higher, but {' and '.join(worse)}: "
+    if falls[most] < _LEAST_FALL:
+        return [
+            f"{text}no part of the score shows it, as it is a mean over intervals and ports; "
+            "--throughput weighs most of what delays flows."
+        ]
+    _, what, flag = _FLAGS[most]
+    weight = (weights.throughput, weights.delay, weights.pauses)[most]
+    total = weights.throughput + weights.delay + weights.pauses
+    return [
+        f"{text}{what} fell from {means[0][most]:.2f} to {means[1][most]:.2f}, which its weight allows; "
+        f"give it more ({flag} {2 * weight or total:g})."
+    ]
+
+
+def _mean(seen: Sequence[Observation], name: str) -> float:
+    busy = [float(getattr(one, name)) for one in seen if not one.idle]
+    return sum(busy) / len(busy) if busy else 0.0

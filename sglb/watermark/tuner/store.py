@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,43 +19,39 @@ _TUNED = TypeAdapter(Tuned)
 _FORMAT = "sglb tune results 1"
 
 
-class Results:
-    """Finished runs by seed: `fixed` ones, and both together. Without a path nothing is kept.
+class RunFile:
+    """Runs by seed and kind, as plain data, in a file of one `fingerprint`. Without a path: none.
 
-    A file belongs to one scenario, policy and set of options. Raises `WatermarkError` for one that is
-    another's, or no such file.
+    Raises `WatermarkError` for a file that is another's, or no such file.
     """
 
-    def __init__(
-        self, path: Path | None, scenario: Scenario, policy: str, options: Options
-    ) -> None:
+    def __init__(self, path: Path | None, fingerprint: str) -> None:
         self._path = path
-        self._of = _fingerprint(scenario, policy, options)
+        self._of = fingerprint
         self._runs: dict[str, dict[str, Any]] = {}
         if path is not None and path.exists():
             if not (path.is_file() or path.is_dir()):  # a device may have no end
                 raise WatermarkError(f"{path}: no file; results are kept in one")
             self._runs = self._read(path)
 
-    def fixed(self, seed: int) -> Held | None:
-        """The run with the scenario's own setting."""
-        found: Held | None = self._found(_HELD, seed, "fixed")
-        return found
+    def found(self, adapter: TypeAdapter[Any], seed: int, kind: str) -> Any:
+        """A run that was kept; None for one that was not. Raises `WatermarkError`."""
+        kept = self._runs.get(str(seed), {}).get(kind)
+        if kept is None:
+            return None
+        try:
+            return adapter.validate_python(kept)
+        except ValidationError as error:
+            where = ".".join(str(part) for part in error.errors()[0]["loc"])
+            raise WatermarkError(
+                f"{self._path}: damaged at runs.{seed}.{kind}.{where}; name another file"
+            ) from None
 
-    def tuned(self, seed: int) -> Tuned | None:
-        """Both runs."""
-        found: Tuned | None = self._found(_TUNED, seed, "tuned")
-        return found
-
-    def keep(self, seed: int, run: Held | Tuned) -> None:
+    def keep(self, adapter: TypeAdapter[Any], seed: int, kind: str, run: object) -> None:
         """Adds a run; the file is replaced as a whole, so it is never half."""
         if self._path is None:
             return
-        of_seed = self._runs.setdefault(str(seed), {})
-        if isinstance(run, Held):
-            of_seed["fixed"] = _HELD.dump_python(run, mode="json")
-        else:
-            of_seed["tuned"] = _TUNED.dump_python(run, mode="json")
+        self._runs.setdefault(str(seed), {})[kind] = adapter.dump_python(run, mode="json")
         text = json.dumps({"format": _FORMAT, "of": self._of, "runs": self._runs})
         part = self._path.with_name(self._path.name + ".part")
         try:
@@ -81,23 +78,40 @@ class Results:
             raise WatermarkError(f"{path}: damaged; name another file")
         return runs
 
-    def _found(self, adapter: TypeAdapter[Any], seed: int, kind: str) -> Any:
-        kept = self._runs.get(str(seed), {}).get(kind)
-        if kept is None:
-            return None
-        try:
-            return adapter.validate_python(kept)
-        except ValidationError as error:
-            where = ".".join(str(part) for part in error.errors()[0]["loc"])
-            raise WatermarkError(
-                f"{self._path}: damaged at runs.{seed}.{kind}.{where}; name another file"
-            ) from None
+
+class Results:
+    """Finished runs by seed: `fixed` ones, and both together. Without a path nothing is kept.
+
+    A file belongs to one scenario, policy and set of options. Raises `WatermarkError` as `RunFile`.
+    """
+
+    def __init__(
+        self, path: Path | None, scenario: Scenario, policy: str, options: Options
+    ) -> None:
+        chosen = [options.weights, options.schedule, options.timing, options.use_model]
+        self._file = RunFile(path, fingerprint(scenario, policy, chosen))
+
+    def fixed(self, seed: int) -> Held | None:
+        """The run with the scenario's own setting."""
+        found: Held | None = self._file.found(_HELD, seed, "fixed")
+        return found
+
+    def tuned(self, seed: int) -> Tuned | None:
+        """Both runs."""
+        found: Tuned | None = self._file.found(_TUNED, seed, "tuned")
+        return found
+
+    def keep(self, seed: int, run: Held | Tuned) -> None:
+        """Adds a run."""
+        if isinstance(run, Held):
+            self._file.keep(_HELD, seed, "fixed", run)
+        else:
+            self._file.keep(_TUNED, seed, "tuned", run)
 
 
-def _fingerprint(scenario: Scenario, policy: str, options: Options) -> str:
-    """Of all that makes a run what it is, but for the seed."""
+def fingerprint(scenario: Scenario, policy: str, chosen: Sequence[object]) -> str:
+    """Of all that makes a run what it is, but for the seed; `chosen` are options by their `repr`."""
     model = scenario.model.model_dump(mode="json", by_alias=True)
     model.pop("seed")
-    chosen = [options.weights, options.schedule, options.timing, options.use_model]
-    text = json.dumps([model, policy, repr(chosen)], sort_keys=True)
+    text = json.dumps([model, policy, repr(list(chosen))], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

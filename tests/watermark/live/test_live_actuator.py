@@ -178,12 +178,26 @@ def test_what_somebody_else_writes_is_noticed(tmp_path: Path) -> None:
 
 def test_bmv2_has_ecn_alone(tmp_path: Path) -> None:
     with served(tmp_path, "a") as (one,):
-        bare = SwitchActuator("a", one.ecn, None, 80)
-        with pytest.raises(LiveTuneError, match="BMv2 has neither a shared buffer nor pauses"):
-            bare.set(NEW)
-        assert one.ecn.read() == {1: OLD, 2: OLD}
-        bare.set_marks(NEW)
+        bare = SwitchActuator("a", one.ecn, None, 80, {1: "h0", 2: "spine0"})
+        bare.set(NEW)
         assert one.ecn.read() == {1: NEW_MARKS, 2: NEW_MARKS}
+        assert one.paths.read() == {ALPHA: 0.25, XON_OFFSET: 3_000.0}
+        first = bare.in_force()[0]
+        assert (first.towards, first.kmin_bytes, first.kmax_bytes) == ("h0", 8_000, 80_000)
+        assert first.pmax == pytest.approx(0.5)
+        assert (first.alpha, first.xon_offset_bytes, first.headroom_bytes) == (None, None, None)
+
+
+def test_what_each_port_has_is_read_from_the_switch(tmp_path: Path) -> None:
+    with served(tmp_path, "a") as (one,):
+        one.actuator.set(NEW)
+        first, second = FabricActuator([one.actuator]).in_force()
+        assert (first.towards, second.towards) == ("port 1", "port 2")
+        assert (second.alpha, second.xon_offset_bytes, second.headroom_bytes) == (
+            0.5,
+            4_000,
+            40_000,
+        )
 
 
 def test_a_switch_without_a_lossless_class_is_told(tmp_path: Path) -> None:

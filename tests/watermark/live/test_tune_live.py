@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +20,14 @@ from sglb.fabric.live import namespaces
 from sglb.fabric.live.errors import LiveError
 from sglb.fabric.live.lossless import live_buffers
 from sglb.fabric.live.scaled import check, scaled
+from sglb.fabric.metrics import LossStats, Spread, TransportStats
+from sglb.fabric.report import FlowsReport, PolicyReport
+from sglb.watermark.errors import WatermarkError
+from sglb.watermark.live.page import document, heads, page, price, rows
 from sglb.watermark.live.process import mean
-from sglb.watermark.live.session import live_space
+from sglb.watermark.live.session import LiveOptions, LiveRun, LiveTuned, live_space
+from sglb.watermark.live.store import LiveResults
+from sglb.watermark.objective import Weights
 from sglb.watermark.tuner.observation import Observation
 from sglb.watermark.tuner.spaces import nearest_feasible
 
@@ -60,31 +73,31 @@ def test_an_interval_is_the_mean_of_what_moved() -> None:
     assert mean([idle, idle]).idle
 
 
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(EXAMPLE.read_text().replace("bytes: 50000000", "bytes: 3000000"))
+    return path
+
+
+def on_live(scenario: Path, *more: str) -> list[str]:
+    return ["tune", str(scenario), "--on", "live", "--interval-us", "200000", *more]
+
+
 @pytest.mark.live
 @pytest.mark.alone  # links are shaped and rates controlled in real time
 @pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
-def test_live_switches_are_tuned_while_packets_run(tmp_path: Path, capsys) -> None:
-    path, told = tmp_path / "small.yaml", tmp_path / "told.json"
-    text = EXAMPLE.read_text().replace("bytes: 50000000", "bytes: 3000000")
-    path.write_text(text)
+def test_live_switches_are_tuned_while_packets_run(small: Path, tmp_path: Path, capsys) -> None:
+    told, drawn, kept = tmp_path / "told.json", tmp_path / "page.html", tmp_path / "kept"
+    command = on_live(small, "--json", str(told), "--html", str(drawn), "--resume", str(kept))
     with pytest.raises(SystemExit) as ended:
-        main(
-            [
-                "tune",
-                str(path),
-                "--on",
-                "live",
-                "--interval-us",
-                "200000",
-                "--json",
-                str(told),
-                "-q",
-            ]
-        )
+        main([*command, "-q"])
     assert not ended.value.code, capsys.readouterr().err
     found = json.loads(told.read_text())
+    assert not found["partial"]
     for run in (found["fixed"], found["tuned"]):
         assert run["report"]["completed"]
+        assert not run["partial"]
         assert run["report"]["lost_packets"] == 0
         assert run["tuner"]["telemetry_bytes"] > 0
         assert run["tuner"]["telemetry_bad"] == 0
@@ -96,6 +109,169 @@ def test_live_switches_are_tuned_while_packets_run(tmp_path: Path, capsys) -> No
     seen = [one for one in found["fixed"]["tuner"]["seen"] if one["load"]]
     assert max(one["fan_in"] for one in seen) >= 2.0
     assert min(one["delay"] for one in seen) < 0.5
+    # What the ports had, as read from the switches: in cells of 80 bytes, 4 ports at each leaf.
+    ports = found["ports"]
+    assert [p["switch"] for p in ports] == ["leaf0"] * 4 + ["leaf1"] * 4 + ["spine0"] * 2
+    assert {p["towards"] for p in ports[:4]} == {"h0", "h1", "h2", "spine0"}
+    last = found["last"]
+    for port in ports:
+        assert port["kmin_bytes"] == last["kmin_bytes"] // 80 * 80
+        assert port["alpha"] == last["alpha"]
+        assert port["headroom_bytes"] > 125_000
+    before = found["fixed"]["tuner"]["ports"]
+    assert {p["kmin_bytes"] for p in before} == {1_048_576 // 80 * 80}
+    page = drawn.read_text()
+    assert page.count("<svg") == 2
+    assert "partial" not in page
+    assert all(f"<td>{step['score']:.4f}</td>" in page for step in steps)
+    # A second call shows what is kept and runs nothing.
+    with pytest.raises(SystemExit) as ended:
+        main(on_live(small, "--json", "-", "--resume", str(kept)))
+    out, err = capsys.readouterr()
+    assert not ended.value.code
+    assert json.loads(out) == found
+    assert "flow completion, 99 %" in err
+
+
+@pytest.mark.live
+@pytest.mark.alone
+@pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+@pytest.mark.parametrize(("number", "kind"), [(signal.SIGINT, "fixed"), (signal.SIGTERM, "tuned")])
+def test_an_interrupted_run_keeps_what_it_has_measured(
+    tmp_path: Path, number: signal.Signals, kind: str
+) -> None:
+    path, told, kept = tmp_path / "f.yaml", tmp_path / "told.json", tmp_path / "kept"
+    # The first run is to be over soon, the second one not at all.
+    path.write_text(
+        EXAMPLE.read_text().replace("50000000", "9000000" if kind == "fixed" else "3000000")
+    )
+    command = on_live(path, "--json", str(told), "--resume", str(kept))
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from sglb.cli import main; main()", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    )
+    try:
+        if kind == "tuned":
+            until(kept.exists, process)
+        until(lambda: list(tmp_path.glob("*/traffic.log")), process)
+        time.sleep(1.0)  # four intervals or so
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 128 + number, err
+    run = "as it is" if kind == "fixed" else "tuned"
+    assert f"interrupted: in the run {run}, after " in err
+    assert f"{run}, partial" in out
+    found = json.loads(told.read_text())
+    assert found["partial"]
+    assert found[kind]["partial"]
+    assert found[kind]["tuner"]["seen"]
+    assert not found[kind]["report"]["completed"]
+    assert kept.exists() == (kind == "tuned")  # only what ended is kept
+    if kind == "tuned":
+        assert not found["fixed"]["partial"]
+        assert list(json.loads(kept.read_text())["runs"]["1"]) == ["fixed"]
+    else:
+        assert found["tuned"] is None
+    assert processes_of(tmp_path) == []
+    assert [p for p in tmp_path.iterdir() if p.is_dir()] == []
+
+
+def until(holds, process: subprocess.Popen[str]) -> None:
+    end_s = time.monotonic() + 120
+    while not holds():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end_s
+        time.sleep(0.02)
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Those that were started with this folder for temporary files; namespaces end with them."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if f"TMPDIR={folder}\0".encode() in path.read_bytes() + b"\0":
+                found.append(int(path.parent.name))
+    return found
+
+
+SEEN = {
+    "duration_us": 2e5,
+    "throughput": 0.5,
+    "delay": 0.25,
+    "unpaused": 1.0,
+    "lost_packets": 0,
+    "fan_in": 3.0,
+    "load": 0.5,
+}
+
+
+def run_of(score: float, seconds: float, **seen: float) -> LiveRun:
+    """A run of one interval, as a report and a tuner's process would tell it."""
+    spread = Spread(1, *([seconds * 1e6] * 5))
+    flows = FlowsReport(3, 3, spread, spread)
+    report = PolicyReport(
+        *("ecmp", True, seconds * 1e6, 1.0, 1.0, 0, 9, "leaf0", None, ()),
+        *(flows, LossStats(0, 0, 0), TransportStats(), {}, {}, seconds * 1e6, 1),
+    )
+    said = {
+        "seen": [SEEN | seen],
+        "score": [score],
+        "settings": [],
+        "ports": [],
+        "steps": [],
+        "searches": 0,
+        "telemetry_bytes": 100,
+    }
+    return LiveRun(report, said)
+
+
+def pair(fixed: LiveRun | None, tuned: LiveRun | None, interrupted: bool = False) -> LiveTuned:
+    space, given = live_space(scaled(scenarios.load(EXAMPLE), 2_000))
+    first = space.watermarks(given)
+    return LiveTuned(fixed, tuned, first, first, space, 2_000, interrupted)
+
+
+def test_a_higher_score_that_costs_time_is_told() -> None:
+    found = pair(run_of(0.6, 2.0, throughput=0.9), run_of(0.7, 3.0, throughput=0.5))
+    (line,) = price(found, Weights(0.3, 0.5, 0.2))
+    assert line == (
+        "The score is higher, but completion is 3.00 s, not 2.00 s and flow completion, 99 %, is 3.00 "
+        "s, not 2.00 s: throughput fell from 0.90 to 0.50, which its weight allows; give it more "
+        "(--throughput 0.6)."
+    )
+    assert line.replace("<", "&lt;") in page("t", found, Weights(0.3, 0.5, 0.2), 0.2)
+    assert price(pair(run_of(0.7, 2.0), run_of(0.6, 3.0)), Weights()) == []
+    assert price(pair(run_of(0.6, 3.0), run_of(0.7, 2.0)), Weights()) == []
+
+
+def test_a_comparison_that_was_cut_off_is_drawn_as_partial() -> None:
+    cut = replace(run_of(0.6, 2.0), report=replace(run_of(0.6, 2.0).report, interrupted=True))
+    found = pair(cut, None, interrupted=True)
+    assert heads(found) == ("", "as it is, partial", "tuned")
+    assert rows(found)[0] == ("score", "0.6000", "-")
+    drawn = page("t", found, Weights(), 0.2)
+    assert "Interrupted: what is here is partial." in drawn
+    assert document(found)["tuned"] is None
+
+
+def test_what_is_kept_belongs_to_one_target_and_interval(tmp_path: Path) -> None:
+    path, scenario = tmp_path / "kept", scenarios.load(EXAMPLE)
+    run = run_of(0.6, 2.0)
+    LiveResults(path, scenario, "ecmp", LiveOptions()).keep("fixed", run)
+    again = LiveResults(path, scenario, "ecmp", LiveOptions())
+    assert again.run("fixed") == run
+    assert again.run("tuned") is None
+    with pytest.raises(WatermarkError, match="results of another scenario, policy or options"):
+        LiveResults(path, scenario, "ecmp", LiveOptions(0.25))
+    path.write_text(path.read_text().replace('"completed": true', '"completed": "perhaps"'))
+    with pytest.raises(WatermarkError, match=r"damaged at runs.1.fixed.report.completed; name"):
+        LiveResults(path, scenario, "ecmp", LiveOptions()).run("fixed")
 
 
 def test_where_it_cannot_run(capsys) -> None:

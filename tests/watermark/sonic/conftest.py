@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("redis", reason="redis is not installed (the extra sglb[sonic])")
-from sonic_kit import SERVER, Redis
+from sonic_kit import PORT_OIDS, QUEUE_OIDS, SERVER, Redis
 
 
 @pytest.fixture(scope="module")
@@ -29,3 +31,19 @@ def server() -> Iterator[Redis]:
 def switch(server: Redis) -> Redis:
     server.fill()
     return server
+
+
+@pytest.fixture
+def traffic(switch: Redis) -> Iterator[None]:
+    for oid in PORT_OIDS.values():
+        switch.counters.hset(f"COUNTERS:{oid}", "SAI_PORT_STAT_PFC_3_RX_PAUSE_DURATION_US", "0")
+    script = Path(__file__).with_name("traffic.py")
+    process = subprocess.Popen([sys.executable, str(script), str(switch.socket)])
+    queue = f"COUNTERS:{QUEUE_OIDS['Ethernet0:3']}"
+    try:
+        while switch.counters.hget(queue, "SAI_QUEUE_STAT_BYTES") == "15000":
+            assert process.poll() is None
+        yield
+    finally:
+        process.terminate()
+        process.wait(timeout=10)
