@@ -50,10 +50,10 @@ class _Supervisor:
             if not self.failure.done():
                 self.failure.set_exception(error)
             return
-        self._on_ended(str(error))
         if status > 0 and self.failed is None:
             self.failed = error
         loop.call_later(_RESTART_S, self.run, process.spec)
+        self._on_ended(str(error))
 
     async def until_ready(self, names: list[str]) -> None:
         while not all(self._view.ready(name).exists() for name in names):

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Self
+from rich.progress import TimeElapsedColumn
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from sglb.cli.bars import Bars
 
 
-class TimedBar:
-    """One task in `_shown`; nothing without a terminal. Use it in `with`."""
+class TimedBar(Bars):
+    """One task in `_shown`, there from the beginning."""
 
     def __init__(self, quiet: bool) -> None:
-        console = Console(stderr=True)
-        self._shown = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=quiet or not console.is_terminal,
-        )
+        super().__init__(quiet, TimeElapsedColumn(), after_s=0.0)
         self._task = self._shown.add_task("starts", total=None)
-
-    def __enter__(self) -> Self:
-        self._shown.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._shown.stop()

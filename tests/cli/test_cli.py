@@ -8,16 +8,13 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from command_kit import Answer, Command
 from finsy.proto import p4i, p4r
 from google.protobuf import text_format
-
-from sglb.cli import main
 
 ROOT = Path(__file__).parents[2]
 ORACLE = ROOT / "tests" / "oracle"
@@ -36,28 +33,9 @@ policies: [spray, glb]
 CUT = SMALL.replace("1000", "400000") + "faults:\n  - {at_us: 10, down: leaf1-spine0}\n"
 
 
-@dataclass
-class Answer:
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
-def sglb(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Answer]:
-    """Runs the command in this process."""
-
-    def call(*arguments: object) -> Answer:
-        with pytest.raises(SystemExit) as ended:
-            main([str(a) for a in arguments])
-        out, err = capsys.readouterr()
-        code = ended.value.code
-        return Answer(code if isinstance(code, int) else 0, out, err)
-
-    return call
-
-
-Sglb = Callable[..., Answer]
+def sglb(capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(capsys)
 
 
 @pytest.fixture
@@ -76,7 +54,7 @@ def one_line(answer: Answer, pattern: str, code: int = 1) -> None:
 # --- run ------------------------------------------------------------------------------------------
 
 
-def test_run_prints_a_table_and_writes_the_json(sglb: Sglb, small: Path, tmp_path: Path) -> None:
+def test_run_prints_a_table_and_writes_the_json(sglb: Command, small: Path, tmp_path: Path) -> None:
     file = tmp_path / "out.json"
     answer = sglb("run", small, "--json", file, "--jobs", 1)
     assert (answer.code, answer.err) == (0, "")
@@ -97,7 +75,7 @@ def test_run_prints_a_table_and_writes_the_json(sglb: Sglb, small: Path, tmp_pat
 
 
 def test_the_json_is_the_same_again_and_can_go_to_standard_output(
-    sglb: Sglb, small: Path, tmp_path: Path
+    sglb: Command, small: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "out.json"
     file.write_text("old and longer " * 10_000)
@@ -112,7 +90,7 @@ def test_the_json_is_the_same_again_and_can_go_to_standard_output(
 
 
 def test_a_cut_shows_recovery_and_the_trace_follows_a_packet_around_it(
-    sglb: Sglb, tmp_path: Path
+    sglb: Command, tmp_path: Path
 ) -> None:
     file = tmp_path / "cut.yaml"
     file.write_text(CUT)
@@ -144,7 +122,7 @@ def test_a_cut_shows_recovery_and_the_trace_follows_a_packet_around_it(
 
 
 def test_the_json_can_go_to_a_device_and_modules_here_do_not_hide_ours(
-    sglb: Sglb, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sglb: Command, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "controller.py").write_text("raise SystemExit(7)")
     monkeypatch.chdir(tmp_path)
@@ -152,7 +130,7 @@ def test_the_json_can_go_to_a_device_and_modules_here_do_not_hide_ours(
     assert (answer.code, answer.out, answer.err) == (0, "", "")
 
 
-def test_a_named_packet_is_followed_under_the_last_policy(sglb: Sglb, small: Path) -> None:
+def test_a_named_packet_is_followed_under_the_last_policy(sglb: Command, small: Path) -> None:
     answer = sglb("run", small, "-p", "spray", "--trace-packet", "h0:h1", "--trace-all")
     story = answer.out.split("\nOne packet's way under ")[1]
     assert story.startswith("spray: data packet from h0 to h1, PSN ")
@@ -171,7 +149,9 @@ def test_a_named_packet_is_followed_under_the_last_policy(sglb: Sglb, small: Pat
     )
 
 
-def test_a_run_that_does_not_complete_says_so_and_ends_with_3(sglb: Sglb, tmp_path: Path) -> None:
+def test_a_run_that_does_not_complete_says_so_and_ends_with_3(
+    sglb: Command, tmp_path: Path
+) -> None:
     file = tmp_path / "late.yaml"
     file.write_text(SMALL + "stop_us: 5\n")
     answer = sglb("run", file, "-p", "spray")
@@ -179,7 +159,7 @@ def test_a_run_that_does_not_complete_says_so_and_ends_with_3(sglb: Sglb, tmp_pa
     assert re.search(r"\nspray +1 flow open +- +0 +", answer.out)
 
 
-def test_mistakes_in_scenarios_get_a_line_each(sglb: Sglb, tmp_path: Path, small: Path) -> None:
+def test_mistakes_in_scenarios_get_a_line_each(sglb: Command, tmp_path: Path, small: Path) -> None:
     file = tmp_path / "bad.yaml"
     file.write_text(SMALL.replace("spines", "spine"))
     answer = sglb("run", file)
@@ -194,7 +174,7 @@ def test_mistakes_in_scenarios_get_a_line_each(sglb: Sglb, tmp_path: Path, small
     one_line(sglb("run", tmp_path / "no.yaml"), r".*/no\.yaml: cannot be read: No such file .*")
 
 
-def test_a_host_that_cannot_be_reached_gets_one_line(sglb: Sglb, tmp_path: Path) -> None:
+def test_a_host_that_cannot_be_reached_gets_one_line(sglb: Command, tmp_path: Path) -> None:
     file = tmp_path / "split.yaml"
     links = ["{between: [a, s]}", "{between: [b, t]}"]
     explicit = f"{{switches: [s, t], hosts: [a, b], links: [{', '.join(links)}]}}"
@@ -207,7 +187,9 @@ def test_a_host_that_cannot_be_reached_gets_one_line(sglb: Sglb, tmp_path: Path)
     )
 
 
-def test_a_fault_that_cuts_a_host_off_for_good_is_named_by_line(sglb: Sglb, tmp_path: Path) -> None:
+def test_a_fault_that_cuts_a_host_off_for_good_is_named_by_line(
+    sglb: Command, tmp_path: Path
+) -> None:
     file = tmp_path / "cut.yaml"
     file.write_text(CUT.replace("leaf1-spine0", "leaf1-h1"))
     for command in ("check", "run"):
@@ -218,7 +200,7 @@ def test_a_fault_that_cuts_a_host_off_for_good_is_named_by_line(sglb: Sglb, tmp_
         )
 
 
-def test_mistakes_in_options_get_one_line(sglb: Sglb, small: Path, tmp_path: Path) -> None:
+def test_mistakes_in_options_get_one_line(sglb: Command, small: Path, tmp_path: Path) -> None:
     for seed in (-1, 1 << 63):
         one_line(sglb("run", small, "--seed", seed), rf"error: --seed {seed}: should be .*{seed}")
     one_line(
@@ -251,7 +233,7 @@ def test_mistakes_in_options_get_one_line(sglb: Sglb, small: Path, tmp_path: Pat
 
 
 def test_a_program_that_the_control_plane_does_not_know_gets_one_line(
-    sglb: Sglb, small: Path
+    sglb: Command, small: Path
 ) -> None:
     answer = sglb("run", small, "-p", "glb", "--program", ROUTER)
     one_line(answer, r"error: policy glb: switch leaf0: its program has no table .*")
@@ -260,7 +242,7 @@ def test_a_program_that_the_control_plane_does_not_know_gets_one_line(
     assert "controller.py" in traced.err
 
 
-def test_a_bug_is_owned_up_to(sglb: Sglb, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_owned_up_to(sglb: Command, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("by nothing")
 
@@ -274,7 +256,7 @@ def test_a_bug_is_owned_up_to(sglb: Sglb, small: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("case", ["77-p4info-names-ids", "26-const-entries-order"])
-def test_compile_writes_what_p4c_writes(sglb: Sglb, tmp_path: Path, case: str) -> None:
+def test_compile_writes_what_p4c_writes(sglb: Command, tmp_path: Path, case: str) -> None:
     info, entries = tmp_path / "info.txtpb", tmp_path / "entries.txtpb"
     program = ORACLE / case / "program.p4"
     assert sglb("compile", program, "--p4info", info, "--entries", entries).code == 0
@@ -290,7 +272,7 @@ def test_compile_writes_what_p4c_writes(sglb: Sglb, tmp_path: Path, case: str) -
     assert found == wanted
 
 
-def test_compile_prints_the_ir_and_takes_macros_and_folders(sglb: Sglb, tmp_path: Path) -> None:
+def test_compile_prints_the_ir_and_takes_macros_and_folders(sglb: Command, tmp_path: Path) -> None:
     (tmp_path / "inc").mkdir()
     (tmp_path / "inc" / "part.p4").write_text(ROUTER.read_text())
     program = tmp_path / "whole.p4"
@@ -313,7 +295,9 @@ def test_compile_prints_the_ir_and_takes_macros_and_folders(sglb: Sglb, tmp_path
         )
 
 
-def test_compile_without_an_output_tells_what_is_in_the_program(sglb: Sglb, tmp_path: Path) -> None:
+def test_compile_without_an_output_tells_what_is_in_the_program(
+    sglb: Command, tmp_path: Path
+) -> None:
     # The sizes are written in the program: routes 1024, next_hops 64; no register.
     answer = sglb("compile", ROUTER)
     told = "OK: 2 tables (room for 1,088 entries), 3 actions, no registers"
@@ -325,7 +309,7 @@ def test_compile_without_an_output_tells_what_is_in_the_program(sglb: Sglb, tmp_
     assert sglb("compile", ROUTER, "--p4info", tmp_path / "info.txtpb").out == ""
 
 
-def test_errors_in_a_program_show_place_line_and_hint(sglb: Sglb, tmp_path: Path) -> None:
+def test_errors_in_a_program_show_place_line_and_hint(sglb: Command, tmp_path: Path) -> None:
     program = tmp_path / "bad.p4"
     program.write_text(ROUTER.read_text().replace("next_hops.apply()", "next_hop.apply()"))
     number = 1 + ROUTER.read_text().splitlines().index("            next_hops.apply();")
@@ -340,7 +324,7 @@ def test_errors_in_a_program_show_place_line_and_hint(sglb: Sglb, tmp_path: Path
     assert sglb("run", ROOT / "examples" / "healthy.yaml", "--program", program).code == 1
 
 
-def test_a_failed_compile_leaves_the_old_output_alone(sglb: Sglb, tmp_path: Path) -> None:
+def test_a_failed_compile_leaves_the_old_output_alone(sglb: Command, tmp_path: Path) -> None:
     program, info = tmp_path / "bad.p4", tmp_path / "info.txtpb"
     program.write_text("control")
     info.write_text("kept")
@@ -348,7 +332,7 @@ def test_a_failed_compile_leaves_the_old_output_alone(sglb: Sglb, tmp_path: Path
     assert info.read_text() == "kept"
 
 
-def test_check_tells_about_every_file(sglb: Sglb, small: Path, tmp_path: Path) -> None:
+def test_check_tells_about_every_file(sglb: Command, small: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("{}")
     (tmp_path / "notes.txt").write_text("")
     answer = sglb("check", small, tmp_path / "bad.yaml", tmp_path / "notes.txt", ROUTER)
@@ -362,7 +346,7 @@ def test_check_tells_about_every_file(sglb: Sglb, small: Path, tmp_path: Path) -
     ]
 
 
-def test_the_shipped_examples_are_sound(sglb: Sglb) -> None:
+def test_the_shipped_examples_are_sound(sglb: Command) -> None:
     files = sorted((ROOT / "examples").glob("*.yaml"))
     assert files
     assert sglb("check", *files).code == 0
@@ -371,7 +355,7 @@ def test_the_shipped_examples_are_sound(sglb: Sglb) -> None:
 # --- switch and version ---------------------------------------------------------------------------
 
 
-def test_mistakes_in_setting_up_a_switch_get_one_line(sglb: Sglb, tmp_path: Path) -> None:
+def test_mistakes_in_setting_up_a_switch_get_one_line(sglb: Command, tmp_path: Path) -> None:
     one_line(sglb("switch", ROUTER, "--ports", "5-2"), r"error: --ports 5-2: write how many, .*")
     one_line(sglb("switch", ROUTER, "--ports", "1,,2"), r"error: --ports 1,,2: write how many, .*")
     empty = sglb("switch", ROUTER, "--pcap-dir", tmp_path, "--grpc", "127.0.0.1:0")
@@ -405,12 +389,12 @@ def test_a_switch_without_program_waits_for_a_controller_and_ends_on_sigint() ->
             process.kill()
 
 
-def test_version_is_an_option_too(sglb: Sglb) -> None:
+def test_version_is_an_option_too(sglb: Command) -> None:
     number = version("sglb")
     assert sglb("--version").out == f"sglb {number} (Python {platform.python_version()})\n"
 
 
-def test_version_names_what_counts(sglb: Sglb) -> None:
+def test_version_names_what_counts(sglb: Command) -> None:
     answer = sglb("version")
     names = [line.split()[0] for line in answer.out.splitlines()]
     assert answer.code == 0

@@ -13,18 +13,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
 import pytest
+from command_kit import Answer, Command
 from finsy import P4Schema
 from finsy.proto import U128, p4r, p4r_grpc
 
 from controller.live import standalone
-from sglb.cli import main
 from sglb.cli.control import _tell_slow
 from sglb.cli.lab import fabric
 from sglb.fabric.live.control import LiveView
@@ -40,34 +39,15 @@ ENTRIES = EXERCISE / "s1-runtime.json"
 COMMAND = [sys.executable, "-c", "from sglb.cli import main; main()"]
 
 
-@dataclass
-class Answer:
-    code: int
-    out: str
-    err: str
-
-
-Sglb = Callable[..., Answer]
-
-
 @pytest.fixture
-def sglb(capsys: pytest.CaptureFixture[str]) -> Sglb:
-    """Runs the command in this process."""
-
-    def call(*arguments: object) -> Answer:
-        with pytest.raises(SystemExit) as ended:
-            main([str(a) for a in arguments])
-        out, err = capsys.readouterr()
-        code = ended.value.code
-        return Answer(code if isinstance(code, int) else 0, out, err)
-
-    return call
+def sglb(capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(capsys)
 
 
 # --- export ---
 
 
-def test_export_writes_a_file_a_switch(sglb: Sglb, tmp_path: Path) -> None:
+def test_export_writes_a_file_a_switch(sglb: Command, tmp_path: Path) -> None:
     answer = sglb("export", "clos3,2,1,1,1,1", tmp_path / "new")
     assert answer == Answer(0, f"{tmp_path}/new/topology.json: 5 switches, 2 hosts\n", "")
     names = ("leaf0", "leaf1", "spine0", "spine1", "core0")
@@ -79,13 +59,13 @@ def test_export_writes_a_file_a_switch(sglb: Sglb, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["ecmp", "glb"])
 def test_a_fabric_needs_no_workload_so_one_host_is_enough(
-    policy: str, sglb: Sglb, tmp_path: Path
+    policy: str, sglb: Command, tmp_path: Path
 ) -> None:
     answer = sglb("export", "leafspine,1,1", tmp_path, "--policy", policy)
     assert answer == Answer(0, f"{tmp_path}/topology.json: 2 switches, 1 hosts\n", "")
 
 
-def test_export_takes_a_scenario(sglb: Sglb, tmp_path: Path) -> None:
+def test_export_takes_a_scenario(sglb: Command, tmp_path: Path) -> None:
     answer = sglb("export", ROOT / "examples" / "healthy.yaml", tmp_path, "--mbps", 10)
     assert answer.out == f"{tmp_path}/topology.json: 8 switches, 16 hosts\n"
     links = json.loads((tmp_path / "topology.json").read_text())["links"]
@@ -103,7 +83,7 @@ def test_export_takes_a_scenario(sglb: Sglb, tmp_path: Path) -> None:
     ],
 )
 def test_export_tells_what_is_no_fabric(
-    what: str, message: str, sglb: Sglb, tmp_path: Path
+    what: str, message: str, sglb: Command, tmp_path: Path
 ) -> None:
     answer = sglb("export", what, tmp_path)
     assert answer.code == 1
@@ -112,7 +92,7 @@ def test_export_tells_what_is_no_fabric(
 
 
 def test_export_for_a_controller_has_rates_and_timers_and_no_entries(
-    sglb: Sglb, tmp_path: Path
+    sglb: Command, tmp_path: Path
 ) -> None:
     assert sglb("export", "leafspine,2,1", tmp_path, "--policy", "glb", "--mbps", 20).code == 0
     assert {p.name for p in tmp_path.iterdir()} == {"topology.json"}
@@ -124,7 +104,7 @@ def test_export_for_a_controller_has_rates_and_timers_and_no_entries(
     assert data["switches"]["spine0"]["device_id"] == 3
 
 
-def test_export_and_control_know_the_policies(sglb: Sglb, tmp_path: Path) -> None:
+def test_export_and_control_know_the_policies(sglb: Command, tmp_path: Path) -> None:
     options = ("--policy", "best")
     for answer in (
         sglb("export", "leafspine,2,2", tmp_path, *options),
@@ -146,7 +126,7 @@ def test_export_and_control_know_the_policies(sglb: Sglb, tmp_path: Path) -> Non
         (["leaf0=127.0.0.1:1", "spine0=127.0.0.1:2"], "--switch leaf1=HOST:PORT is missing"),
     ],
 )
-def test_control_needs_all_switches(switches: list[str], message: str, sglb: Sglb) -> None:
+def test_control_needs_all_switches(switches: list[str], message: str, sglb: Command) -> None:
     options = [word for text in switches for word in ("--switch", text)]
     assert sglb("control", "leafspine,2,1", *options) == Answer(1, "", f"error: {message}\n")
 
@@ -172,20 +152,29 @@ def test_an_agent_that_fails_is_told_and_control_ends_with_1() -> None:
     switches = ["--switch", "leaf0=127.0.0.1:1", "--switch", "spine0=127.0.0.1:2"]
     command = [*COMMAND, "control", "leafspine,1,1,2", *switches]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        while not (agent := child(process.pid, "agent-leaf0")):
-            time.sleep(0.01)
-        # The next one has no key.
-        Path(f"/proc/{agent}/fd/1").readlink().with_name("syncmesh.key").unlink()
-        os.kill(agent, signal.SIGKILL)
-        lines = iter(process.stderr)
-        assert next(lines) == "agent-leaf0 ended with signal 9; it is started anew\n"
-        told = next(line for line in lines if line.startswith("agent-leaf0 ended with status 1: "))
-        assert "syncmesh.key" in told
-        process.terminate()
-        assert process.wait() == 1
-        # The other may have looked for the key as late.
-        assert re.match(r"error: agent-(leaf|spine)0 ended with status 1: ", list(lines)[-1])
+        try:
+            assert process.stderr is not None
+            while not (agent := child(process.pid, "agent-leaf0")):
+                time.sleep(0.01)
+            # The next one has no key.
+            Path(f"/proc/{agent}/fd/1").readlink().with_name("syncmesh.key").unlink()
+            os.kill(agent, signal.SIGKILL)
+            # The other may have looked for the key as late.
+            failed = re.compile(
+                r"(error: )?agent-(leaf|spine)0 ended with status 1: .*syncmesh.key"
+            )
+            told = [next(process.stderr)]
+            while not told[-1].startswith("agent-leaf0 ended with status 1: "):
+                told.append(next(process.stderr))
+            assert "agent-leaf0 ended with signal 9; it is started anew\n" in told
+            process.terminate()
+            assert process.wait() == 1
+            last = list(process.stderr)[-1]
+            assert failed.match(told[-1])
+            assert failed.match(last)
+            assert last.startswith("error: ")
+        finally:
+            process.terminate()
 
 
 def child(pid: int, name: str) -> int:
@@ -197,7 +186,7 @@ def child(pid: int, name: str) -> int:
     return 0
 
 
-def test_control_makes_sure_of_the_folder_for_logs(sglb: Sglb, tmp_path: Path) -> None:
+def test_control_makes_sure_of_the_folder_for_logs(sglb: Command, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     switches = ["--switch", "leaf0=127.0.0.1:1", "--switch", "spine0=127.0.0.1:2"]
     answer = sglb("control", "leafspine,1,1,2", *switches, "--log-dir", tmp_path / "file")
@@ -225,7 +214,7 @@ def address() -> Iterator[str]:
         process.communicate()
 
 
-def test_load_writes_and_says_what_a_switch_refuses(address: str, sglb: Sglb) -> None:
+def test_load_writes_and_says_what_a_switch_refuses(address: str, sglb: Command) -> None:
     options = ("--grpc", address, "--device-id", 0)
     answer = sglb("load", PROGRAM, ENTRIES, *options)
     assert answer == Answer(0, f"{address}: 4 entries written\n", "")
@@ -246,7 +235,7 @@ def test_load_writes_and_says_what_a_switch_refuses(address: str, sglb: Sglb) ->
     ]
 
 
-def test_load_asks_who_it_shall_ask(address: str, sglb: Sglb) -> None:
+def test_load_asks_who_it_shall_ask(address: str, sglb: Command) -> None:
     answer = sglb("load", PROGRAM, ENTRIES, "--grpc", address, "--device-id", 7)
     assert answer.code == 1
     assert answer.err.startswith(f"error: NOT_FOUND: {address}: asking to be primary: ")
@@ -278,7 +267,7 @@ def test_load_tells_when_nobody_answers() -> None:
 # --- entries of a switch ---
 
 
-def test_a_switch_refuses_entries_that_do_not_fit(sglb: Sglb, tmp_path: Path) -> None:
+def test_a_switch_refuses_entries_that_do_not_fit(sglb: Command, tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text('{"table_entries": [{"table": "nope"}]}')
     answer = sglb("switch", PROGRAM, "--ports", 3, "--entries", tmp_path / "bad.json")
     assert answer.code == 1
@@ -298,7 +287,7 @@ def exercise(tmp_path: Path) -> Path:
     return tmp_path / "exercise"
 
 
-def test_an_exercise_is_checked_before_anything_starts(exercise: Path, sglb: Sglb) -> None:
+def test_an_exercise_is_checked_before_anything_starts(exercise: Path, sglb: Command) -> None:
     entries = exercise / "s2-runtime.json"
     entries.write_text(entries.read_text().replace("CampusIngress.forward", "forwards", 1))
     answer = sglb("tutorial", exercise)
@@ -310,7 +299,7 @@ def test_an_exercise_is_checked_before_anything_starts(exercise: Path, sglb: Sgl
     )
 
 
-def test_an_exercise_may_have_commands_for_the_cli_instead(exercise: Path, sglb: Sglb) -> None:
+def test_an_exercise_may_have_commands_for_the_cli_instead(exercise: Path, sglb: Command) -> None:
     topology = exercise / "topology.json"
     topology.write_text(topology.read_text().replace("runtime_json", "cli_input", 1))
     topology.write_text(topology.read_text().replace("s1-runtime.json", "s1-commands.txt"))
@@ -324,7 +313,7 @@ def test_an_exercise_may_have_commands_for_the_cli_instead(exercise: Path, sglb:
     )
 
 
-def test_an_exercise_without_a_topology_or_program_is_told(exercise: Path, sglb: Sglb) -> None:
+def test_an_exercise_without_a_topology_or_program_is_told(exercise: Path, sglb: Command) -> None:
     (exercise / "campus.p4").rename(exercise / "other.p4")
     answer = sglb("tutorial", exercise)
     assert answer.err == (

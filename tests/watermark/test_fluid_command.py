@@ -7,37 +7,18 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-
-from sglb.cli import main
+from command_kit import Command
 
 LOSSLESS = str(Path(__file__).parents[2] / "examples" / "lossless.yaml")
 SHORT = ["--duration-us", "2000"]
 
 
-class Fluid:
-    """Runs the command in this process."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-
-    def __call__(self, *arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(["fluid", *map(str, arguments)])
-        out, err = self._capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    def refused(self, *arguments: object) -> str:
-        code, out, err = self(*arguments)
-        assert (code, out) == (1, "")
-        return err
-
-
 @pytest.fixture
-def fluid(capsys: pytest.CaptureFixture[str]) -> Fluid:
-    return Fluid(capsys)
+def fluid(capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(capsys, "fluid")
 
 
-def test_it_tells_queues_and_the_fixed_point(fluid: Fluid) -> None:
+def test_it_tells_queues_and_the_fixed_point(fluid: Command) -> None:
     marks = ["--kmin-bytes", "5e3", "--kmax-bytes", "2e5", "--pmax", "0.1"]
     code, out, err = fluid(*SHORT, *marks)
     assert (code, err) == (0, "")
@@ -46,7 +27,7 @@ def test_it_tells_queues_and_the_fixed_point(fluid: Fluid) -> None:
     assert "fixed point: 0.455 % marked, queue at 13.9 kB" in out
 
 
-def test_a_sweep_is_a_table_a_drawing_and_json(fluid: Fluid, tmp_path: Path) -> None:
+def test_a_sweep_is_a_table_a_drawing_and_json(fluid: Command, tmp_path: Path) -> None:
     drawing, numbers = tmp_path / "sweep.svg", tmp_path / "sweep.json"
     sweeps = ["--sweep", "flows=2,8", "--sweep", "kmin_bytes=5e3..5e4:3:log"]
     code, out, _ = fluid(*SHORT, *sweeps, "--plot", drawing, "--json", numbers)
@@ -64,7 +45,7 @@ def test_a_sweep_is_a_table_a_drawing_and_json(fluid: Fluid, tmp_path: Path) -> 
     assert len(lines) == 4 * 2
 
 
-def test_a_run_is_drawn(fluid: Fluid, tmp_path: Path) -> None:
+def test_a_run_is_drawn(fluid: Command, tmp_path: Path) -> None:
     drawing = tmp_path / "run.svg"
     code, _, _ = fluid(*SHORT, "--uplink", "--buffer-bytes", "2e6", "--plot", drawing)
     assert code == 0
@@ -74,7 +55,7 @@ def test_a_run_is_drawn(fluid: Fluid, tmp_path: Path) -> None:
     assert "queues, kB" in words
 
 
-def test_a_scenario_is_solved(fluid: Fluid) -> None:
+def test_a_scenario_is_solved(fluid: Command) -> None:
     code, out, _ = fluid(LOSSLESS, "--duration-us", "400", "--json", "-")
     assert code == 0
     found = json.loads(out)
@@ -83,7 +64,7 @@ def test_a_scenario_is_solved(fluid: Fluid) -> None:
     assert all(flow["lost_bytes"] == 0 for flow in found["flows"].values())
 
 
-def test_a_space_is_pruned(fluid: Fluid, tmp_path: Path) -> None:
+def test_a_space_is_pruned(fluid: Command, tmp_path: Path) -> None:
     numbers = tmp_path / "space.json"
     options = ["--space", "sonic", "--feedback-us", "8", "--duration-us", "200"]
     code, out, _ = fluid(*options, "--flows", "2", "--start-gbps", "20", "--json", numbers)
@@ -111,7 +92,7 @@ def test_a_space_is_pruned(fluid: Fluid, tmp_path: Path) -> None:
         ([LOSSLESS, "--flows", "3"], "give one"),
     ],
 )
-def test_mistakes_are_told_in_one_line(fluid: Fluid, arguments: list[str], text: str) -> None:
+def test_mistakes_are_told_in_one_line(fluid: Command, arguments: list[str], text: str) -> None:
     error = fluid.refused(*arguments)
     assert text in error
     assert error.startswith("error: ")

@@ -7,36 +7,17 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-
-from sglb.cli import main
+from command_kit import Command
 
 FEW = ["--runs", "50", "--days", "5"]
 
 
-class Savings:
-    """Runs the command in this process."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-
-    def __call__(self, *arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(["savings", *map(str, arguments)])
-        out, err = self._capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    def refused(self, *arguments: object) -> str:
-        code, out, err = self(*arguments)
-        assert (code, out) == (1, "")
-        return err
-
-
 @pytest.fixture
-def savings(capsys: pytest.CaptureFixture[str]) -> Savings:
-    return Savings(capsys)
+def savings(capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(capsys, "savings")
 
 
-def test_it_prints_savings_beside_all_that_they_assume(savings: Savings) -> None:
+def test_it_prints_savings_beside_all_that_they_assume(savings: Command) -> None:
     code, out, err = savings(*FEW, "--restart-min", "68")
     assert (code, err) == (0, "")
     assert "failover saves 0." in out
@@ -47,7 +28,7 @@ def test_it_prints_savings_beside_all_that_they_assume(savings: Savings) -> None
     assert "16,384 GPUs for 5 days by the clock = 1.966 M GPU-hours [default: gpus]" in out
 
 
-def test_every_kind_of_fault_has_its_source(savings: Savings) -> None:
+def test_every_kind_of_fault_has_its_source(savings: Command) -> None:
     _, out, _ = savings(*FEW)
     assert out.count("in Llama 3 405B, 54 days") == 18
     _, brief, _ = savings(*FEW, "--brief")
@@ -55,7 +36,7 @@ def test_every_kind_of_fault_has_its_source(savings: Savings) -> None:
     assert "one every 3.093 h (1.97e-05 per GPU-hour)" in brief
 
 
-def test_a_file_and_options_over_it(savings: Savings, tmp_path: Path) -> None:
+def test_a_file_and_options_over_it(savings: Command, tmp_path: Path) -> None:
     file, found = tmp_path / "run.yaml", tmp_path / "out.json"
     file.write_text(
         "gpus: 1024\ndays: 3\nruns: 20\ncheckpoint_interval_min: exact\nfailover_saves: [nic]\n"
@@ -71,7 +52,7 @@ def test_a_file_and_options_over_it(savings: Savings, tmp_path: Path) -> None:
     assert data["gpu_hours"] == 1024 * 96
 
 
-def test_json_on_standard_output_is_nothing_but_json(savings: Savings) -> None:
+def test_json_on_standard_output_is_nothing_but_json(savings: Command) -> None:
     code, out, err = savings(*FEW, "--json", "-")
     assert code == 0
     saved = json.loads(out)["saved_gpu_hours"]
@@ -79,7 +60,7 @@ def test_json_on_standard_output_is_nothing_but_json(savings: Savings) -> None:
     assert "What this assumes" in err
 
 
-def test_mistakes_of_a_file_name_its_line_and_key(savings: Savings, tmp_path: Path) -> None:
+def test_mistakes_of_a_file_name_its_line_and_key(savings: Command, tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("gpus: 8\n\nrestart_min: -1\nfaults:\n  fan:\n    per_gpu_hour: often\n")
     assert savings.refused(file).splitlines() == [
@@ -106,14 +87,14 @@ def test_mistakes_of_a_file_name_its_line_and_key(savings: Savings, tmp_path: Pa
     ],
 )
 def test_mistakes_of_options_name_them(
-    savings: Savings, arguments: list[str], complaint: str
+    savings: Command, arguments: list[str], complaint: str
 ) -> None:
     said = savings.refused(*arguments)
     assert said.startswith(f"error: {complaint}")
     assert said.count("\n") == 1
 
 
-def test_a_sweep_with_drawing_and_json(savings: Savings, tmp_path: Path) -> None:
+def test_a_sweep_with_drawing_and_json(savings: Command, tmp_path: Path) -> None:
     drawing, found = tmp_path / "a.svg", tmp_path / "a.json"
     code, out, err = savings(
         *FEW, "--sweep", "repair_h=0..48:3", "--plot", drawing, "--json", found
@@ -127,7 +108,7 @@ def test_a_sweep_with_drawing_and_json(savings: Savings, tmp_path: Path) -> None
     assert data["points"][0]["settings"]["runs"] == 50
 
 
-def test_a_sweep_of_two_keys_is_a_table(savings: Savings) -> None:
+def test_a_sweep_of_two_keys_is_a_table(savings: Command) -> None:
     _, out, _ = savings(
         *FEW, "--sweep", "restart_min=0,60", "--sweep", "reroute=balanced,neighbour"
     )
@@ -136,13 +117,13 @@ def test_a_sweep_of_two_keys_is_a_table(savings: Savings) -> None:
     assert any(row[:1] == ["60"] and len(row) == 5 for row in rows)
 
 
-def test_a_sweep_that_fails_leaves_no_file(savings: Savings, tmp_path: Path) -> None:
+def test_a_sweep_that_fails_leaves_no_file(savings: Command, tmp_path: Path) -> None:
     drawing = tmp_path / "a.svg"
     savings.refused("--sweep", "exposed_communication=0..2", "--plot", drawing)
     assert not drawing.exists()
 
 
-def test_what_never_comes_is_told_so(savings: Savings) -> None:
+def test_what_never_comes_is_told_so(savings: Command) -> None:
     _, out, _ = savings(*FEW, "--network-fault-scale", "0")
     assert "failover takes none" in out
     assert "failover has nothing to save here" in out
