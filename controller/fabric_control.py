@@ -23,7 +23,7 @@ from controller.layout import FabricLayout
 from controller.paths import LinkState
 from controller.plan import PlanInputs, Target
 from controller.probes import Prober
-from controller.reactions import Delays, SlowPath
+from controller.reactions import HEARTBEAT, PROBE, Delays, SlowPath
 from controller.timers import timers_of
 from sglb.fabric.control import FabricView
 from sglb.fabric.events import PortDownSeen, TableWritten
@@ -36,11 +36,10 @@ from sglb.syncmesh import messages
 from sglb.syncmesh.config import AgentConfig
 from sglb.syncmesh.dataplane import CODE_BEST, CODE_DOWN
 from sglb.syncmesh.driver import Event, ScheduledAgent
-from sglb.syncmesh.effects import Cause, LinkDown, LinkRecovered
+from sglb.syncmesh.effects import Cause, LinkDown
 from sglb.syncmesh.profiles import Allocation
 
 _AGENT_ROLE = "syncmesh"
-_PROBE, _HEARTBEAT = "probe", "heartbeat"
 
 
 class FabricControl:
@@ -65,7 +64,7 @@ class FabricControl:
             view.clock,
             self._clients,
             delays.detection_ps,
-            partial(self._slow_path.hearing, _PROBE),
+            partial(self._slow_path.hearing, PROBE),
         )
         self._refills: dict[int, Handle] = {}
         self._updates = 0
@@ -146,11 +145,12 @@ class FabricControl:
         for switch_id, updates in self._controller.update(state).items():
             self._wrote(switch_id, updates)
 
-    def returned(self, link_id: int) -> None:
-        """Tells both ends' data planes that the link may be used again."""
-        link = self._view.topology.links[link_id]
-        for switch_id in (link.a, link.b):
-            self._clear_link(switch_id, link.port(switch_id))
+    def clear(self, switch_id: int, port: int) -> None:
+        """Tells a data plane that a link may be used again, through its agent if it has one."""
+        if switch_id in self._agents:
+            self._agents[switch_id].clear_link(port)
+        else:
+            self._set_link(switch_id, port, CODE_BEST)
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -215,21 +215,10 @@ class FabricControl:
         self._view.log.append(TableWritten(self._view.clock.now_ps, switch_id, "agent", updates))
 
     def _agent_event(self, switch_id: int, event: Event) -> None:
-        match event:
-            case LinkDown(port, Cause.BEATS):
-                now_ps = self._view.clock.now_ps
-                self._view.log.append(PortDownSeen(now_ps, switch_id, port, _HEARTBEAT))
-                self._slow_path.hearing(_HEARTBEAT, switch_id, port, False)
-            case LinkRecovered(port):
-                self._slow_path.hearing(_HEARTBEAT, switch_id, port, True)
-                if self._slow_path.in_use(switch_id, port):
-                    self._clear_link(switch_id, port)  # its routes stand already
-
-    def _clear_link(self, switch_id: int, port: int) -> None:
-        if switch_id in self._agents:
-            self._agents[switch_id].clear_link(port)
-        else:
-            self._set_link(switch_id, port, CODE_BEST)
+        if isinstance(event, LinkDown) and event.cause is Cause.BEATS:
+            now_ps = self._view.clock.now_ps
+            self._view.log.append(PortDownSeen(now_ps, switch_id, event.port, HEARTBEAT))
+        self._slow_path.agent_said(switch_id, event)
 
     def _set_link(self, switch_id: int, port: int, code: int) -> None:
         """Marks a link in a data plane that has no agent, or takes the mark away."""

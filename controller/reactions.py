@@ -21,12 +21,17 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from controller.paths import LinkState
 from sglb.fabric.events import EventLog, SlowPathSaw, SlowPathTold
 from sglb.fabric.topology import Topology
 from sglb.switch.clock import Handle, Scheduler
+from sglb.syncmesh.effects import Cause, LinkDown, LinkRecovered
+
+#: Who finds out that an end no longer hears the other (`SlowPath.hearing`).
+PROBE: Final = "probe"
+HEARTBEAT: Final = "heartbeat"
 
 _T = TypeVar("_T")
 
@@ -47,8 +52,8 @@ class Writer(Protocol):
     def rewrite(self, state: LinkState) -> None:
         """Writes tables for this state of the links, now."""
 
-    def returned(self, link_id: int) -> None:
-        """A link is in the tables of all switches again: the fast path may use it."""
+    def clear(self, switch_id: int, port: int) -> None:
+        """The link is in the tables of all switches: this end's data plane may use it again."""
 
 
 class _Phase(enum.Enum):
@@ -101,11 +106,6 @@ class SlowPath:
         out = frozenset(i for i, link in self._links.items() if link.out)
         return LinkState(self._rate_bps).without(out)
 
-    def in_use(self, switch_id: int, port: int) -> bool:
-        """Whether the link on a port is in plain use."""
-        link = self._links[self._topology.link_at(switch_id, port).id]
-        return link.phase is _Phase.IN_USE
-
     def phases(self) -> Mapping[str, str]:
         """Link name -> what routing thinks of it, for links that are not in plain use."""
         return {
@@ -134,6 +134,16 @@ class SlowPath:
         link = self._links[link_id]
         _note(link.silent_ends, (witness, switch_id), not hears)
         self._changed(link_id, link)
+
+    def agent_said(self, switch_id: int, said: object) -> None:
+        """A switch's agent misses heartbeats on a link, or has them again; it may say other things."""
+        match said:
+            case LinkDown(port, Cause.BEATS):
+                self.hearing(HEARTBEAT, switch_id, port, False)
+            case LinkRecovered(port):
+                self.hearing(HEARTBEAT, switch_id, port, True)
+                if self._links[self._topology.link_at(switch_id, port).id].phase is _Phase.IN_USE:
+                    self._writer.clear(switch_id, port)  # its routes stand already
 
     def rate_changed(self, link_id: int, rate_bps: int) -> None:
         """The ports of a link run at another rate (bit/s) from now on."""
@@ -209,7 +219,9 @@ class SlowPath:
         self._wait(link, _Phase.IN_USE)
         link.out = False
         self._rewrite()
-        self._writer.returned(link_id)
+        ends = self._topology.links[link_id]
+        for switch_id in (ends.a, ends.b):
+            self._writer.clear(switch_id, ends.port(switch_id))
 
     def _rewrite(self) -> None:
         self._writer.rewrite(self.state)

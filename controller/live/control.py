@@ -31,11 +31,11 @@ from controller.fabric_control import delays_of
 from controller.layout import FabricLayout
 from controller.live.agent import agent_name
 from controller.live.identity import incarnation_of
-from controller.live.news import LinkNews, NewsLink
+from controller.live.news import NewsLink
 from controller.paths import LinkState
 from controller.plan import PlanInputs, Target
 from controller.probes import Prober
-from controller.reactions import Delays, SlowPath
+from controller.reactions import PROBE, Delays, SlowPath
 from sglb.fabric.events import TableWritten
 from sglb.fabric.live.control import LiveView
 from sglb.fabric.live.journal import Journal
@@ -46,7 +46,6 @@ from sglb.switch.p4runtime.status import Code, P4RuntimeError
 from sglb.switch.wall_clock import WallClock
 from sglb.syncmesh import messages
 from sglb.syncmesh.dataplane import CODE_BEST, CODE_DOWN, T_PORTS
-from sglb.syncmesh.effects import Cause, LinkDown, LinkRecovered
 
 _log = logging.getLogger(__name__)
 
@@ -54,8 +53,6 @@ _log = logging.getLogger(__name__)
 FIRST: Final = "controller"
 _AGAIN_S: Final = 0.05
 _TERM_BITS: Final = 32
-_HEARTBEAT: Final = "heartbeat"
-_PROBE: Final = "probe"
 #: A controller in Python that probes every port by packet-out keeps up with so much, no more.
 _LEAST_DETECTION_PS: Final = 300 * PS_PER_MS
 _INCARNATIONS: Final = 0xFFFF
@@ -153,7 +150,7 @@ class LiveControl:
         return {
             node.id: NewsLink(
                 self._view.folder / f"{agent_name(node.name)}.sock",
-                partial(self._agent_said, node.id),
+                partial(self._slow_path.agent_said, node.id),
             )
             for node in self._topology.switches
         }
@@ -305,7 +302,7 @@ class LiveControl:
                 self.clock,
                 self._clients,
                 self._detection_ps,
-                partial(self._slow_path.hearing, _PROBE),
+                partial(self._slow_path.hearing, PROBE),
             )
             self._prober.start()
 
@@ -322,11 +319,14 @@ class LiveControl:
         for switch_id, updates in self._controller.update(state).items():
             self._wrote(switch_id, updates)
 
-    def returned(self, link_id: int) -> None:
-        """Tells both ends' data planes that the link may be used again."""
-        link = self._topology.links[link_id]
-        for switch_id in (link.a, link.b):
-            self._clear_link(switch_id, link.port(switch_id))
+    def clear(self, switch_id: int, port: int) -> None:
+        """Tells a data plane of ours that a link may be used again, through its agent if it has one."""
+        if not self._is_primary(switch_id):
+            return
+        if switch_id in self._links:
+            self._links[switch_id].clear(port)
+        else:
+            self._set_link(switch_id, port, CODE_BEST)
 
     # --- what is seen -----------------------------------------------------------------------------
 
@@ -342,23 +342,6 @@ class LiveControl:
             return
         for port, up in self._services[switch_id].port_states().items():
             self._port_state(switch_id, port, up)
-
-    def _agent_said(self, switch_id: int, news: LinkNews) -> None:
-        match news:
-            case LinkDown(port, Cause.BEATS):
-                self._slow_path.hearing(_HEARTBEAT, switch_id, port, False)
-            case LinkRecovered(port):
-                self._slow_path.hearing(_HEARTBEAT, switch_id, port, True)
-                if self._slow_path.in_use(switch_id, port):
-                    self._clear_link(switch_id, port)  # its routes stand already
-
-    def _clear_link(self, switch_id: int, port: int) -> None:
-        if not self._is_primary(switch_id):
-            return
-        if switch_id in self._links:
-            self._links[switch_id].clear(port)
-        else:
-            self._set_link(switch_id, port, CODE_BEST)
 
     def _set_link(self, switch_id: int, port: int, code: int) -> None:
         """Marks a link in a data plane that has no agent, or takes the mark away."""

@@ -8,6 +8,7 @@ from sglb.fabric import generators
 from sglb.fabric.events import EventLog, SlowPathSaw, SlowPathTold
 from sglb.fabric.topology import LinkSpec
 from sglb.switch.clock import VirtualClock
+from sglb.syncmesh.effects import Cause, LinkDown, LinkRecovered
 
 SPEC = LinkSpec(100, 0)
 DETECTION, REACTION, RESTORE = 1000, 100, 10
@@ -22,6 +23,7 @@ class Bench:
     writes: list[tuple[int, dict[int, int]]] = field(default_factory=list)
     back: list[tuple[int, int]] = field(default_factory=list)
     writes_before_back: list[int] = field(default_factory=list)
+    cleared: list[int] = field(default_factory=list)
     notification_ps: int = 0
 
     def __post_init__(self) -> None:
@@ -33,9 +35,12 @@ class Bench:
     def rewrite(self, state: LinkState) -> None:
         self.writes.append((self.clock.now_ps, dict(state.rate_bps)))
 
-    def returned(self, link_id: int) -> None:
-        self.back.append((self.clock.now_ps, link_id))
-        self.writes_before_back.append(len(self.writes))
+    def clear(self, switch_id: int, port: int) -> None:
+        link = self.topology.link_at(switch_id, port)
+        self.cleared.append(switch_id)
+        if switch_id == link.a:
+            self.back.append((self.clock.now_ps, link.id))
+            self.writes_before_back.append(len(self.writes))
 
     def ends(self, time_ps: int, up: bool) -> None:
         """Both ends see the link's port change."""
@@ -66,6 +71,7 @@ def test_a_cut_is_noticed_then_rerouted_then_taken_back(bench: Bench) -> None:
     assert bench.saw() == [(1050, False), (5000, True)]
     assert bench.in_tables() == [(1150, False), (5010, True)]
     assert bench.back == [(5010, bench.link.id)]
+    assert bench.cleared == [bench.link.a, bench.link.b]
     assert bench.writes_before_back == [2]  # the routes stand first
     assert bench.path.phases() == {}
 
@@ -168,7 +174,23 @@ def test_two_witnesses_must_both_hear_again(bench: Bench) -> None:
         bench.clock.call_at(time, bench.path.hearing, witness, end, port, hears)
     bench.clock.run()
     assert bench.saw() == [(0, False), (2400, True)]
-    assert bench.path.in_use(end, port)
+    assert bench.path.phases() == {}
+
+
+def test_an_agent_tells_of_heartbeats_and_a_link_in_use_is_cleared_at_once(bench: Bench) -> None:
+    end, port = bench.link.a, bench.link.port(bench.link.a)
+    for time, said in (
+        (0, LinkRecovered(port)),  # its routes were never taken away
+        (5, LinkDown(port, Cause.CARRIER)),  # the ports' business
+        (10, LinkDown(port, Cause.BEATS)),
+        (2400, LinkRecovered(port)),
+    ):
+        bench.clock.call_at(time, bench.path.agent_said, end, said)
+    bench.clock.run(until_ps=1)
+    assert bench.cleared == [end]
+    bench.clock.run()
+    assert bench.saw() == [(10, False), (2400, True)]
+    assert bench.cleared == [end, bench.link.a, bench.link.b]
 
 
 def test_silence_ends_the_wait_for_a_carrier_loss_to_be_noticed(bench: Bench) -> None:
