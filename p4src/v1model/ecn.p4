@@ -3,6 +3,12 @@
 control Ecn(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {
     direct_counter(CounterType.packets) queued;        // all packets of the port and class
     counter(PORTS, CounterType.packets) marked;        // those that were marked
+#ifdef WAITED
+    // For targets that tell no queue depths, as BMv2: what was left in the queue behind each packet, summed
+    // up by port, in the target's unit. Over `queued` it is the mean depth.
+    register<bit<48>>(PORTS) waited;
+    bit<48> sum = 0;
+#endif
 
     bit<48> chance = 0;   // of 65536
     bit<16> dice = 0;
@@ -11,6 +17,10 @@ control Ecn(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_
     // control plane. TNA twin: Wred, as there is no multiplier.
     action set_watermark(bit<19> kmin, bit<19> kmax, bit<32> slope) {
         queued.count();
+#ifdef WAITED
+        waited.read(sum, (bit<32>)sm.egress_port);
+        waited.write((bit<32>)sm.egress_port, sum + (bit<48>)sm.deq_qdepth);
+#endif
         if (sm.deq_qdepth >= kmax) {
             chance = 0x10000;
         } else if (sm.deq_qdepth > kmin) {

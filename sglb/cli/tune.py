@@ -73,7 +73,11 @@ def tune_command(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
     on: Annotated[
         str,
-        typer.Option("--on", metavar="sim|live", help="Simulated, or live switches (needs root)."),
+        typer.Option(
+            "--on",
+            metavar="sim|live|bmv2",
+            help="Simulated, or live switches: ours, or BMv2 (both need root).",
+        ),
     ] = "sim",
     sonic: Annotated[
         list[str] | None,
@@ -116,14 +120,14 @@ def tune_command(
 
     weights = Weights(throughput, delay, pauses)
     _refuse(
-        "--sonic" if sonic else "--on live" if on == "live" else "a simulated scenario",
+        "--sonic" if sonic else f"--on {on}" if on != "sim" else "a simulated scenario",
         {
             "--guard": not sonic and guard is not None,
             "--apply": not sonic and apply,
             "--intervals": not sonic and intervals is not None,
             "--policy": bool(sonic) and policy is not None,
             "--on": bool(sonic) and on != "sim",
-            "--repeat": (bool(sonic) or on == "live") and repeat != 1,
+            "--repeat": (bool(sonic) or on != "sim") and repeat != 1,
         },
     )
     if sonic:
@@ -141,18 +145,18 @@ def tune_command(
         return
     if file is None:
         raise UserError("give a scenario FILE, or --sonic HOST")
-    if on not in ("sim", "live"):
-        more = ": BMv2 has neither pauses nor a shared buffer to tune" if on == "bmv2" else ""
-        raise UserError(f"--on is sim or live, not {on}{more}")
+    if on not in ("sim", "live", "bmv2"):
+        raise UserError(f"--on is sim, live or bmv2, not {on}")
     scenario = files.scenario(file, seed, None)
     name = scenario.policies[0] if policy is None else policy
     if name not in scenario.policies:
         raise UserError(f"{file}: no policy {name}; there are {', '.join(scenario.policies)}")
-    if on == "live":
+    if on == "live" or on == "bmv2":
         from sglb.cli.tune_live import tune_live_command
         from sglb.watermark.live.session import LiveOptions
 
-        live = LiveOptions(0.5 if interval_us is None else interval_us / 1e6, weights)
+        every_s = 0.5 if interval_us is None else interval_us / 1e6
+        live = LiveOptions(every_s, weights, target="live" if on == "live" else "bmv2")
         tune_live_command(scenario, name, live, (json_file, html), resume, quiet=quiet)
         return
     interval_us = 1000.0 if interval_us is None else interval_us

@@ -1,4 +1,4 @@
-"""`sglb tune FILE --on live`: the tuner on live switches, in real time."""
+"""`sglb tune FILE --on live` and `--on bmv2`: the tuner on live switches, in real time."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sglb.fabric.advance import Advance
     from sglb.fabric.scenario import Scenario
     from sglb.watermark.live.session import LiveOptions, LiveTuned
+    from sglb.watermark.objective import Weights
 
 _RUNS = {"fixed": "as it is", "tuned": "tuned"}
 
@@ -43,17 +44,21 @@ def tune_live_command(
     from sglb.watermark.live.store import LiveResults
 
     json_file, html = outputs
+    weights, on_stderr = options.judging(), "-" in (str(json_file), str(html))
+    if weights != options.weights and not quiet:
+        text = "BMv2 has neither pauses nor a shared buffer: their weight is 0, marking is tuned"
+        typer.echo(text, err=on_stderr)
     kept = LiveResults(resume, scenario, policy, options)
     with files.output(json_file) as write, files.output(html) as write_page:
         with _Bar(quiet) as told:
             found = tune_live(scenario, policy, options, told, kept)
         if found.fixed is None:
             raise Interrupted("no packet had been sent")
-        title = f"{scenario.name}, {policy}, live at 1/{found.scale:,} of the rates"
+        title = f"{scenario.name}, {policy}, {options.target} at 1/{found.scale:,} of the rates"
         write(json.dumps(document(found), indent=1) + "\n")
-        write_page(page(title, found, options.weights, options.interval_s))
+        write_page(page(title, found, weights, options.interval_s))
     if not quiet:
-        _show(found, title, options, "-" in (str(json_file), str(html)))
+        _show(found, title, weights, on_stderr)
     if found.interrupted:
         raise Interrupted(_how_far(found))
     if not all(run is not None and run.report.completed for run in (found.fixed, found.tuned)):
@@ -80,15 +85,15 @@ class _Bar(TimedBar):
         )
 
 
-def _show(found: LiveTuned, title: str, options: LiveOptions, on_stderr: bool) -> None:
+def _show(found: LiveTuned, title: str, weights: Weights, on_stderr: bool) -> None:
     from sglb.watermark.live.page import heads, price, rows, settings, summary
 
     console = Console(stderr=on_stderr, highlight=False)
     if not console.is_terminal:
         console.width = FILE_WIDTH
     console.print(_table(title, heads(found), rows(found)))
-    for line in price(found, options.weights):
-        console.print(line)
+    for line in price(found, weights):
+        console.print(line, soft_wrap=True)
     console.print(_table("setting", ("", "at first", "at last"), settings(found)))
     console.print(summary(found))
 

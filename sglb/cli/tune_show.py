@@ -34,7 +34,7 @@ def show(found: Tuned, title: str, weights: Weights, on_stderr: bool) -> None:
         table.add_row(label, text(found.fixed), text(found.tuned))
     console.print(table)
     for line in price(found, weights):
-        console.print(line)
+        console.print(line, soft_wrap=True)
     settings = _table("setting", "", "at first", "at last")
     for name in SETTINGS:
         settings.add_row(name, value(found.start, name), value(found.last, name))

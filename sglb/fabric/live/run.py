@@ -239,7 +239,7 @@ def run_policy(job: LiveJob, policy: str, tell: Tell, stop: Stop) -> PolicyRepor
     async def run(folder: Path) -> PolicyReport:
         target: SwitchTarget
         if job.target == BMV2:
-            target = Bmv2(job.scenario, job.source, folder)
+            target = Bmv2(job.scenario, job.source, folder, waited=job.beside is not None)
         else:
             target = Embedded(job.scenario, job.program, within)
         fabric = LiveFabric(job.scenario, policy, folder, target, control, stop)

@@ -77,17 +77,21 @@ def check_bmv2() -> None:
 class Bmv2:
     """BMv2's `simple_switch_grpc` in each namespace, as `fabric.SwitchTarget`.
 
-    `source` is compiled into `folder`. Queues are not shaped: BMv2 knows rates in packets only. Raises
-    `LiveError` without BMv2 and p4c, and for a program that p4c refuses.
+    `source` is compiled into `folder`. Queues are not shaped: BMv2 knows rates in packets only. With
+    `waited` the program sums up queue depths (`ecn.p4`). Raises `LiveError` without BMv2 and p4c, and
+    for a program that p4c refuses.
     """
 
     name = "bmv2"
 
-    def __init__(self, scenario: Scenario, source: Path, folder: Path) -> None:
+    def __init__(
+        self, scenario: Scenario, source: Path, folder: Path, waited: bool = False
+    ) -> None:
         check_bmv2()
         self.depth_unit_bytes = scenario.model.transport.mtu_bytes
         self.compiled: Path | None = folder / f"{source.stem}.bmv2"
-        command = [_COMPILER, "--std", "p4-16", "-o", str(self.compiled), str(source)]
+        command = [_COMPILER, "--std", "p4-16", *(["-DWAITED"] if waited else [])]
+        command += ["-o", str(self.compiled), str(source)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             lines = (done.stderr or done.stdout).strip().splitlines()

@@ -247,7 +247,7 @@ class _Traffic:
         rate_bps = topology.attachment(node.id).spec.rate_bps
         config, rng = transport_config(self._scenario), self._scenario.rng(f"host {node.name}")
         send = partial(self._send, node.id)
-        if not model.switch.pfc.enabled:
+        if not (model.switch.pfc.enabled or model.transport.dcqcn.enabled):
             return Host(node.name, address, gateway_mac, rate_bps, config, self._clock, send, rng)
         transport = model.transport
         lossless = LosslessConfig(

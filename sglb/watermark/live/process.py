@@ -1,7 +1,8 @@
 """The tuner as a process beside a live fabric's controller.
 
-It hears what switches report on a datagram socket, judges an interval by the mean of what they said in
-it, and sets all switches alike. It is ready for traffic when its first setting is in force everywhere.
+It hears what switches report on a datagram socket (BMv2's it asks), judges an interval by the mean of
+what they said in it, and sets all switches alike. It is ready for traffic when its first setting is in
+force everywhere.
 A switch that refuses a setting ends it, and with it the run.
 """
 
@@ -15,7 +16,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -36,9 +37,10 @@ from sglb.switch.p4runtime.remote import RemoteService
 from sglb.switch.pktgen import TimerApp
 from sglb.switch.wall_clock import WallClock
 from sglb.watermark.live.actuator import BufferPaths, EcnTable, FabricActuator, SwitchActuator
+from sglb.watermark.live.bmv2 import Bmv2Switches
 from sglb.watermark.objective import Weights
 from sglb.watermark.space import Place, SearchSpace
-from sglb.watermark.telemetry.collector import Collector
+from sglb.watermark.telemetry.collector import Collector, SwitchView
 from sglb.watermark.telemetry.errors import TelemetryError
 from sglb.watermark.telemetry.live import Reporter, Reporting
 from sglb.watermark.telemetry.view import FabricFacts, PortFacts, observation
@@ -99,7 +101,8 @@ class _Tuned:
 
     def __init__(self, inner: LiveControlPlane, view: LiveView, tuner: LiveTuner) -> None:
         self._inner = inner
-        self._spec = ProcessSpec(NAME, TunerProcess(view, tuner), nice=-10)
+        self._view = view
+        self._tuner = tuner
 
     def timers(self, switch_id: int) -> tuple[TimerApp, ...]:
         """The inner one's."""
@@ -107,7 +110,14 @@ class _Tuned:
 
     def processes(self) -> Sequence[ProcessSpec]:
         """The inner one's, and the tuner."""
-        return (*self._inner.processes(), self._spec)
+        inner = self._inner.processes()
+        after: tuple[str, ...] = ()
+        keep: tuple[int, ...] = ()
+        if self._view.target == "bmv2":  # whose switches have no program until they are given one
+            after = tuple(spec.name for spec in inner)
+            keep = tuple(namespace.fd for namespace in self._view.namespaces.values())
+        target = TunerProcess(self._view, self._tuner, after)
+        return (*inner, ProcessSpec(NAME, target, keep=keep, nice=-10))
 
     def calm(self) -> bool:
         """The inner one's."""
@@ -125,21 +135,27 @@ class _Tuned:
 
 @dataclass(frozen=True)
 class TunerProcess:
-    """The target of the process: tunes until SIGTERM, and leaves its report."""
+    """The target of the process: tunes until SIGTERM, and leaves its report.
+
+    It begins once the processes named in `after` are ready.
+    """
 
     view: LiveView
     tuner: LiveTuner
+    after: tuple[str, ...] = ()
 
     def __call__(self) -> None:
         """Runs it."""
         logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
-        asyncio.run(_Run(self.view, self.tuner).run())
+        asyncio.run(_Run(self.view, self.tuner, self.after).run())
 
 
 class _Run:
-    def __init__(self, view: LiveView, tuner: LiveTuner) -> None:
+    def __init__(self, view: LiveView, tuner: LiveTuner, after: Sequence[str]) -> None:
         self._view = view
         self._tuner = tuner
+        self._after = after
+        self._polled: Bmv2Switches | None = None
         self._collector = Collector()
         self._facts = facts(view)
         self._annealer = None
@@ -191,16 +207,28 @@ class _Run:
     # --- tuning ---
 
     async def _tune(self) -> None:
-        async with _connected(self._view) as actuator:
-            if self._annealer is None:
-                self._ports = actuator.in_force()
-            else:
-                self._put(actuator)
-            self._view.ready(NAME).touch()
-            due_s = time.monotonic()
-            while True:
-                due_s, seen = await self._interval(due_s)
-                self._judge(seen, actuator)
+        while not all(self._view.ready(name).exists() for name in self._after):
+            await asyncio.sleep(_AGAIN_S)
+        if self._view.target == "bmv2":
+            async with Bmv2Switches(self._view) as switches:
+                self._polled = switches
+                await self._rounds(switches.actuator)
+        else:
+            async with _connected(self._view) as actuator:
+                await self._rounds(actuator)
+
+    async def _rounds(self, actuator: FabricActuator) -> None:
+        if self._annealer is None:
+            self._ports = actuator.in_force()
+        else:
+            self._put(actuator)
+        if self._polled is not None:
+            self._polled.begin()
+        self._view.ready(NAME).touch()
+        due_s = time.monotonic()
+        while True:
+            due_s, seen = await self._interval(due_s)
+            self._judge(seen, actuator)
 
     async def _interval(self, due_s: float) -> tuple[float, Observation]:
         """The mean of what was reported, without the first part."""
@@ -209,8 +237,11 @@ class _Run:
         for number in range(REPORTS):
             due_s = max(due_s + step_s, time.monotonic())
             await asyncio.sleep(due_s - time.monotonic())
+            views: Iterable[tuple[int, SwitchView]] = self._collector.switches.items()
+            if self._polled is not None:
+                views = self._polled.views()
             if number >= _SETTLE:
-                parts.append(observation(self._facts, self._collector.switches.items()))
+                parts.append(observation(self._facts, views))
         return due_s, mean(parts)
 
     def _judge(self, seen: Observation, actuator: FabricActuator) -> None:
@@ -240,7 +271,8 @@ class _Run:
             "ports": [asdict(port) for port in self._ports],
             "steps": [asdict(step) for step in self._annealer.steps] if self._annealer else [],
             "searches": 0 if self._annealer is None else self._annealer.searches,
-            "telemetry_bytes": self._collector.bytes,
+            "telemetry_bytes": self._collector.bytes
+            + (0 if self._polled is None else self._polled.bytes),
             "telemetry_messages": self._messages,
             "telemetry_missed": sum(view.missed for view in views),
             "telemetry_bad": self._bad,

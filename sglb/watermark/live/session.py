@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from pydantic import TypeAdapter
 
@@ -13,11 +13,12 @@ from sglb import programs
 from sglb.fabric.advance import Advance
 from sglb.fabric.bounds import ideal_fct_ps, lower_bound
 from sglb.fabric.live.lossless import RESPONSE_PS
-from sglb.fabric.live.run import LIVE, LiveJob, run_job
-from sglb.fabric.live.scaled import default_scale, scaled
+from sglb.fabric.live.run import LiveJob, run_job
+from sglb.fabric.live.scaled import default_scale, patient, scaled
 from sglb.fabric.lossless import port_headroom_bytes
 from sglb.fabric.report import PolicyReport
 from sglb.fabric.scenario import Scenario
+from sglb.fabric.schema_lossless import BufferBlock, PfcBlock
 from sglb.fabric.simulation import transport_config
 from sglb.fabric.workers import JobsInterrupted
 from sglb.p4.compiler import compile  # noqa: A004 - the documented name
@@ -33,6 +34,9 @@ from sglb.watermark.tuner.fabric import PortSetting
 from sglb.watermark.tuner.observation import Observation
 from sglb.watermark.tuner.spaces import nearest_feasible, search_space
 
+#: What runs the switches.
+Target = Literal["live", "bmv2"]
+
 _STEPS: Final = TypeAdapter(list[Step])
 
 
@@ -43,6 +47,11 @@ class LiveOptions:
     interval_s: float = 0.5
     weights: Weights = field(default_factory=Weights)
     schedule: Schedule = field(default_factory=Schedule)
+    target: Target = "live"
+
+    def judging(self) -> Weights:
+        """The weights that count there: BMv2 has no pauses, so theirs is 0."""
+        return replace(self.weights, pauses=0.0) if self.target == "bmv2" else self.weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,19 +126,19 @@ def tune_live(
     that can't be set, `WorkerError` for a run that failed.
     """
     chosen = options or LiveOptions()
-    scale = scenario.model.live.rate_scale or default_scale(scenario)
-    real = scaled(scenario, scale)
-    space, given = live_space(real)
+    real, space, given = _real(scenario, chosen.target)
     start = nearest_feasible(space, given)
-    seed = scenario.model.seed
-    watch = LiveTuner(None, (), chosen.interval_s, seed, chosen.weights, chosen.schedule)
-    tuner = LiveTuner(space, start, chosen.interval_s, seed, chosen.weights, chosen.schedule)
+    seed, weights = scenario.model.seed, chosen.judging()
+    watch = LiveTuner(None, (), chosen.interval_s, seed, weights, chosen.schedule)
+    tuner = LiveTuner(space, start, chosen.interval_s, seed, weights, chosen.schedule)
     runs: dict[str, LiveRun] = {}
     interrupted = False
     for kind, beside in (("fixed", watch), ("tuned", tuner)):
         run = None if kept is None else kept.run(kind)
         if run is None:
-            run, interrupted = _run(real, policy, beside, partial(_told, progress, kind))
+            run, interrupted = _run(
+                real, policy, beside, chosen.target, partial(_told, progress, kind)
+            )
             if run is not None and not interrupted and kept is not None:
                 kept.keep(kind, run)
         if run is not None:
@@ -141,12 +150,61 @@ def tune_live(
     return LiveTuned(
         fixed=runs.get("fixed"),
         tuned=tuned,
-        start=watermarks(real),
+        start=watermarks(scenario),
         last=Watermarks(**settings[-1]) if settings else space.watermarks(start),
         space=space,
-        scale=scale,
+        scale=real.model.live.rate_scale or 1,
         interrupted=interrupted,
     )
+
+
+def _real(scenario: Scenario, target: Target) -> tuple[Scenario, SearchSpace, Place]:
+    """The scenario in real time, its search space, and where it stands in that."""
+    if target == "bmv2":
+        space, given = ecn_space(scenario)
+        slow = patient(scenario)
+        scale = slow.model.live.rate_scale
+        assert scale is not None
+        return scaled(without_pauses(slow), scale, target), space, given
+    scale = scenario.model.live.rate_scale or default_scale(scenario)
+    real = scaled(scenario, scale)
+    return real, *live_space(real)
+
+
+class EcnSpace(SearchSpace):
+    """A search space of switches without pauses and shared buffer, like BMv2: only marking is judged."""
+
+    @property
+    def needed_headroom_bytes(self) -> int:
+        """None."""
+        return 0
+
+    def why_not(self, place: Place) -> str | None:
+        """Which rule forbids a setting."""
+        value = self.values(place)
+        return "Kmin above Kmax" if value["kmin_bytes"] > value["kmax_bytes"] else None
+
+
+def ecn_space(scenario: Scenario) -> tuple[EcnSpace, Place]:
+    """Kmin, Kmax and Pmax, with all else as the scenario has it. Raises as `search_space`."""
+    found, given = search_space(scenario, {"dynamic_th": ()})
+    space = EcnSpace(found.parameters, found.device, found.port, found.queues, found.classes)
+    return space, given
+
+
+def without_pauses(scenario: Scenario) -> Scenario:
+    """The scenario as BMv2 can have it: no PFC, queues of the buffer's size, the class's marking."""
+    model = scenario.model
+    total = model.switch.buffer.total_bytes or model.switch.queue_bytes
+    switch = model.switch.model_copy(
+        update={
+            "pfc": PfcBlock(),
+            "buffer": BufferBlock(),
+            "ecn": model.switch.ecn_of(model.transport.traffic_class),
+            "queue_bytes": total,
+        }
+    )
+    return replace(scenario, model=model.model_copy(update={"switch": switch}))
 
 
 def _told(
@@ -173,6 +231,7 @@ def _run(
     scenario: Scenario,
     policy: str,
     tuner: LiveTuner,
+    target: Target,
     progress: Callable[[str, Advance], None],
 ) -> tuple[LiveRun | None, bool]:
     """A run, None if it was interrupted before its traffic began; and whether it was interrupted."""
@@ -186,7 +245,7 @@ def _run(
         "default",
         bound,
         ideal,
-        LIVE,
+        target,
         None,
         programs.glb(),
         tuner,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from sglb.watermark.errors import WatermarkError
 from sglb.watermark.from_scenario import watermarks
 from sglb.watermark.objective import Weights
 from sglb.watermark.tuner.fabric import PortSetting, Timing
-from sglb.watermark.tuner.page import page, port_groups
+from sglb.watermark.tuner.observation import Observation
+from sglb.watermark.tuner.page import page, port_groups, price, price_of
 from sglb.watermark.tuner.session import Options, hold, tune
 from sglb.watermark.tuner.spaces import nearest_feasible, search_space
 from sglb.watermark.tuner.store import Results
@@ -174,3 +176,35 @@ def test_the_page_is_whole_and_needs_nothing_else(tuned) -> None:
     assert "a &lt;b&gt; &amp; c" in text
     assert f"{tuned.tuned.score:.4f}" in text
     assert len(re.findall("<tr", text)) > len(tuned.steps)
+
+
+def seen(throughput: float, delay: float, unpaused: float) -> Observation:
+    return Observation(1_000, throughput, delay, unpaused, 0, 1.0, 0.5)
+
+
+def test_what_got_worse_is_told_with_the_weight_that_counts_it() -> None:
+    before, after = [seen(0.9, 0.3, 0.99)], [seen(0.8, 0.9, 0.69), seen(0.8, 0.9, 0.69)]
+    (line,) = price_of(["x is 2, not 1"], before, after, Weights(0.4, 0.4, 0.25))
+    assert line == (
+        "The score is higher, but x is 2, not 1: time without pauses fell from 0.99 to 0.69, which its "
+        "weight allows; give it more (--pauses 0.5)."
+    )
+    (line,) = price_of(["x"], before, after, Weights(0.5, 0.5, 0.0))
+    assert "(--pauses 1)" in line  # twice nothing is nothing
+    (line,) = price_of(["x"], before, before, Weights())
+    assert "no part of the score shows it" in line
+    assert price_of([], before, after, Weights()) == []
+
+
+def test_only_a_higher_score_has_a_price(tuned) -> None:
+    def ended(score: float, completion_us: float | None) -> object:
+        return replace(tuned.tuned, score=score, completion_us=completion_us)
+
+    def lines(fixed: object, new: object) -> list[str]:
+        return price(replace(tuned, fixed=fixed, tuned=new), Weights())
+
+    (line,) = lines(ended(0.5, 10_000.0), ended(0.6, 12_000.0))
+    assert "The score is higher, but completion is 12,000 us, not 10,000 us: " in line
+    assert "completion is none, not 10,000 us" in lines(ended(0.5, 10_000.0), ended(0.6, None))[0]
+    assert lines(ended(0.6, 10_000.0), ended(0.5, 12_000.0)) == []
+    assert lines(ended(0.5, 12_000.0), ended(0.6, 10_000.0)) == []
