@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -16,6 +15,7 @@ from sglb.cli.entry import Interrupted
 from sglb.cli.errors import INCOMPLETE
 from sglb.cli.table import FILE_WIDTH
 from sglb.cli.timed_bar import TimedBar
+from sglb.cli.tune_outputs import Outputs
 
 if TYPE_CHECKING:
     from sglb.fabric.advance import Advance
@@ -30,12 +30,11 @@ def tune_live_command(
     scenario: Scenario,
     policy: str,
     options: LiveOptions,
-    outputs: tuple[Path | None, Path | None],
-    resume: Path | None,
+    outputs: Outputs,
     *,
     quiet: bool,
 ) -> None:
-    """Runs a scenario twice on live switches and compares. `outputs` are for JSON and the page.
+    """Runs a scenario twice on live switches and compares.
 
     When it is interrupted it shows and writes what is known by then.
     """
@@ -43,13 +42,12 @@ def tune_live_command(
     from sglb.watermark.live.session import tune_live
     from sglb.watermark.live.store import LiveResults
 
-    json_file, html = outputs
-    weights, on_stderr = options.judging(), "-" in (str(json_file), str(html))
+    weights = options.judging()
     if weights != options.weights and not quiet:
         text = "BMv2 has neither pauses nor a shared buffer: their weight is 0, marking is tuned"
-        typer.echo(text, err=on_stderr)
-    kept = LiveResults(resume, scenario, policy, options)
-    with files.output(json_file) as write, files.output(html) as write_page:
+        typer.echo(text, err=outputs.on_stderr)
+    kept = LiveResults(outputs.resume, scenario, policy, options)
+    with files.output(outputs.json_file) as write, files.output(outputs.html) as write_page:
         with _Bar(quiet) as told:
             found = tune_live(scenario, policy, options, told, kept)
         if found.fixed is None:
@@ -58,7 +56,7 @@ def tune_live_command(
         write(json.dumps(document(found), indent=1) + "\n")
         write_page(page(title, found, weights, options.interval_s))
     if not quiet:
-        _show(found, title, weights, on_stderr)
+        _show(found, title, weights, outputs.on_stderr)
     if found.interrupted:
         raise Interrupted(_how_far(found))
     if not all(run is not None and run.report.completed for run in (found.fixed, found.tuned)):

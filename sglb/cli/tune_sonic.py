@@ -6,7 +6,7 @@ import json
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ import typer
 from sglb.cli import files
 from sglb.cli.errors import UserError
 from sglb.cli.sonic import addresses_of, nothing_left, show
+from sglb.cli.tune_outputs import Outputs
 
 if TYPE_CHECKING:
     from sglb.watermark.sonic.actuator import Journal
@@ -30,15 +31,6 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 #: Locks last for so many intervals, and the time that a connection may stay away.
 _LOCKED = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Outputs:
-    """Where what came of it goes: JSON, a page, and the file that a loop goes on from."""
-
-    json_file: Path | None = None
-    html: Path | None = None
-    resume: Path | None = None
 
 
 def tune_sonic(
@@ -63,8 +55,7 @@ def tune_sonic(
         )
     band = load_guard(guard)
     addresses = addresses_of(switches)
-    on_stderr = "-" in (str(outputs.json_file), str(outputs.html))
-    say = partial(typer.echo, err=on_stderr)
+    say = partial(typer.echo, err=outputs.on_stderr)
     if not apply:
         for flag, value in (("--html", outputs.html), ("--resume", outputs.resume)):
             if value is not None:

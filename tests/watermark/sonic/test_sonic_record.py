@@ -215,6 +215,58 @@ def test_a_killed_loop_goes_on(switch: Redis, guard: Guard, tmp_path: Path) -> N
     assert all(f"<td>{one['step']['score']:.4f}</td>" in drawn for one in scored)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_loop_that_is_ended_leaves_its_reports(
+    switch: Redis, guard: Guard, tmp_path: Path, number: signal.Signals
+) -> None:
+    del guard
+    out, course = tmp_path / "out.json", tmp_path / "course"
+    args = ["tune", "--sonic", str(switch.address), "--guard", str(tmp_path / "guard.yaml")]
+    args += ["--apply", "--interval-us", "50000", "--journal", str(tmp_path / "journal")]
+    args += ["--json", str(out), "--html", str(tmp_path / "page.html"), "--resume", str(course)]
+    command = [sys.executable, "-c", "from sglb.cli import main; main()", *args]
+    loop = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        while not (course.exists() and '"seen"' in course.read_text()):
+            assert loop.poll() is None
+            time.sleep(0.02)
+        loop.send_signal(number)
+        text, _ = loop.communicate(timeout=30)
+    finally:
+        loop.kill()
+        loop.communicate()
+    assert loop.returncode == 0
+    assert "nothing was tried: " in text
+    assert json.loads(out.read_text())["ended"] == "signal"
+    assert (tmp_path / "page.html").read_text().count("<svg") == 2
+    assert switch.state.keys("*") == []  # the lock is gone
+
+
+@pytest.mark.usefixtures("traffic")
+def test_an_error_leaves_the_reports_of_what_was_measured(
+    switch: Redis, guard: Guard, tmp_path: Path, capsys, monkeypatch
+) -> None:
+    del guard
+    out = tmp_path / "out.json"
+    args = ["tune", "--sonic", str(switch.address), "--guard", str(tmp_path / "guard.yaml")]
+    args += ["--apply", "--interval-us", "50000", "--journal", str(tmp_path / "journal")]
+    saw = Record.saw
+
+    def meddled(record: Record, told: Told) -> None:
+        saw(record, told)
+        if len(record.intervals) == 2:
+            switch.config.hset("WRED_PROFILE|AZURE_LOSSLESS", "green_max_threshold", "1234567")
+
+    monkeypatch.setattr(Record, "saw", meddled)
+    with pytest.raises(SystemExit) as ended:
+        main([*args, "--json", str(out)])
+    assert ended.value.code
+    assert "is 1234567 now" in capsys.readouterr().err
+    found = json.loads(out.read_text())
+    assert "is 1234567 now" in found["ended"]
+    assert len(found["intervals"]) >= 2
+
+
 def test_on_an_idle_switch_it_says_that_nothing_was_tried(
     switch: Redis, guard: Guard, tmp_path: Path, capsys
 ) -> None:
