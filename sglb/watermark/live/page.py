@@ -43,16 +43,26 @@ def _queue(run: LiveRun) -> str:
     return "-" if deepest is None else f"{deepest:,} bytes"
 
 
+def _p99(run: LiveRun) -> str:
+    fct = run.report.flows.fct_us
+    return f"{fct.p99 / 1e6:,.2f} s" if fct.count else "-"
+
+
+def _lost(run: LiveRun) -> str:
+    count = f"{run.report.lost_packets:,}"
+    return f"{count}, or on the way" if run.report.interrupted else count
+
+
 #: Lines of a before/after table: what, and how it is written.
 ROWS: tuple[tuple[str, Callable[[LiveRun], str]], ...] = (
     ("score", lambda run: f"{run.score:.4f}"),
     ("completion", _completion),
-    ("flow completion, 99 %", lambda run: f"{run.report.flows.fct_us.p99 / 1e6:,.2f} s"),
+    ("flow completion, 99 %", _p99),
     ("throughput", _mean("throughput")),
     ("base / (base + queueing)", _mean("delay")),
     ("share of time without pauses", _mean("unpaused")),
     ("deepest queue", _queue),
-    ("data packets lost", lambda run: f"{run.report.lost_packets:,}"),
+    ("data packets lost", _lost),
     ("telemetry", _telemetry),
 )
 

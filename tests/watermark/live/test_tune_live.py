@@ -255,6 +255,7 @@ def test_a_comparison_that_was_cut_off_is_drawn_as_partial() -> None:
     found = pair(cut, None, interrupted=True)
     assert heads(found) == ("", "as it is, partial", "tuned")
     assert rows(found)[0] == ("score", "0.6000", "-")
+    assert ("data packets lost", "0, or on the way", "-") in rows(found)
     drawn = page("t", found, Weights(), 0.2)
     assert "Interrupted: what is here is partial." in drawn
     assert document(found)["tuned"] is None
