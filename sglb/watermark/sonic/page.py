@@ -92,8 +92,9 @@ def page(title: str, loop: SonicLoop, weights: Weights, interval_s: float) -> st
     record, steps = loop.record, loop.annealer.steps
     seen = [told.seen for told in record.intervals if told.seen is not None]
     start, now = record.start or {}, loop.in_force
+    text = verdict(loop)
     body = [
-        parts.note(verdict(loop) + "."),
+        parts.note(f"{text[0].upper()}{text[1:]}."),
         parts.heading("Before and after"),
         parts.table(
             ("field", "at first", "at last"),
@@ -113,8 +114,8 @@ def page(title: str, loop: SonicLoop, weights: Weights, interval_s: float) -> st
         ),
         parts.heading("What each switch has at the end"),
         parts.table(
-            ("switch", *(str(target) for target in now)),
-            [(str(one), *(f"{value:,}" for value in now.values())) for one in loop.addresses],
+            ("field", *(str(one) for one in loop.addresses)),
+            [(str(target), *[f"{value:,}"] * len(loop.addresses)) for target, value in now.items()],
         ),
     ]
     return parts.document(title, weights, f"{interval_s:g} s", body)
@@ -146,8 +147,6 @@ def _written_table(began: Changes, intervals: Sequence[Told]) -> str:
 
 
 def _texts(changes: Changes) -> str:
-    return "; ".join(
-        f"{address} {one.target}: {one.before} to {one.after}"
-        for address, some in changes.items()
-        for one in some
-    )
+    """Fields with their values; all switches are set alike, so of the first one."""
+    some = next(iter(changes.values()), ())
+    return "; ".join(f"{one.target}: {one.before} to {one.after}" for one in some)
