@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from finsy import P4TableEntry
 from finsy.proto import p4r
 
 from controller.agents import agent_config, allocation_of, simulated_key, static_ports
@@ -34,7 +35,7 @@ from sglb.switch.p4runtime.client import InProcessClient
 from sglb.switch.p4runtime.status import Code, P4RuntimeError
 from sglb.syncmesh import messages
 from sglb.syncmesh.config import AgentConfig
-from sglb.syncmesh.dataplane import CODE_BEST, CODE_DOWN
+from sglb.syncmesh.dataplane import CODE_BEST, CODE_DOWN, T_PORTS
 from sglb.syncmesh.driver import Event, ScheduledAgent
 from sglb.syncmesh.effects import Cause, LinkDown
 from sglb.syncmesh.profiles import Allocation
@@ -50,7 +51,7 @@ class FabricControl:
         self._model = view.scenario.model
         self._policy = next(p for p in view.scenario.policies if p == view.policy)
         self._fabric = FabricLayout(view.topology)
-        self._clients = {i: InProcessClient(service) for i, service in view.services.items()}
+        self._clients = self._sessions()
         self._agent_clients = self._clients_of_agents()
         self._agents: dict[int, ScheduledAgent] = {}
         self._allocations = self._allocate()
@@ -74,6 +75,10 @@ class FabricControl:
     def clients(self) -> Mapping[int, InProcessClient]:
         """The controller's sessions, by switch."""
         return self._clients
+
+    def _sessions(self) -> dict[int, InProcessClient]:
+        """The controller's."""
+        return {i: InProcessClient(service) for i, service in self._view.services.items()}
 
     def _clients_of_agents(self) -> dict[int, InProcessClient]:
         """Sessions of their own."""
@@ -167,9 +172,11 @@ class FabricControl:
         if self._policy == "glb":
             self._start_agent(switch_id)
         else:
-            ports = list(static_ports(self._fabric.layout(switch_id)))
-            self._agent_clients[switch_id].insert(ports)
-            self._wrote(switch_id, len(ports))
+            client = self._agent_clients[switch_id]
+            if not client.read(P4TableEntry(T_PORTS)):
+                ports = list(static_ports(self._fabric.layout(switch_id)))
+                client.insert(ports)
+                self._wrote(switch_id, len(ports))
             for port in self._ports_down(switch_id):
                 self._set_link(switch_id, port, CODE_DOWN)
         index = list(self._view.switches).index(switch_id)

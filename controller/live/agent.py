@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import signal
 import sys
 import time
 from collections.abc import Coroutine, Iterator
@@ -21,6 +20,7 @@ from controller.agents import agent_config, allocation_of, named_key_file
 from controller.layout import FabricLayout
 from controller.live.identity import incarnation_of
 from controller.live.news import LinkNews, NewsServer
+from controller.live.process import run_process
 from sglb.fabric.live.control import LiveView
 from sglb.switch.clock import PS_PER_MS, PS_PER_S
 from sglb.switch.p4runtime.client import InProcessClient
@@ -70,20 +70,9 @@ class AgentProcess:
         asyncio.run(self._run())
 
     async def _run(self) -> None:
-        stop = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
         agent = _Agent(self.view, self.switch_id)
-        tasks = [asyncio.create_task(task) for task in agent.tasks()]
-        ending = asyncio.create_task(stop.wait())
-        try:
-            done, _ = await asyncio.wait((*tasks, ending), return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            agent.report()
-            for task in (*tasks, ending):
-                task.cancel()
-            await asyncio.gather(*tasks, ending, return_exceptions=True)
+        # A switch that comes back may refuse a packet-out until the agent is primary again.
+        await run_process(agent.tasks(), agent.report, callbacks_may_fail=True)
 
 
 class _Agent:

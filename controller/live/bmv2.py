@@ -1,9 +1,9 @@
 """The control plane over BMv2: one process with the controller and all agents.
 
-BMv2 has one controller session a switch, no packet generator, no port-event packets and (as usually
-built) no gNMI. So agents and controller, those of the simulated fabric, share sessions here; timer
-packets and port events are packet-outs into the pipeline; port states come from netlink in the switches'
-namespaces. There is no standby.
+BMv2 has no roles, no packet generator, no port-event packets and (as usually built) no gNMI. So agents
+and controller, those of the simulated fabric, share sessions here; timer packets and port events are
+packet-outs into the pipeline; port states come from netlink in the switches' namespaces. A standby is
+another such process: when the sessions of the one in charge end, BMv2 makes its own primary.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,6 +24,9 @@ from finsy.proto import p4r
 
 from controller.fabric_control import FabricControl
 from controller.live.agent import PATIENCE_PS
+from controller.live.control import FIRST
+from controller.live.identity import incarnation_of
+from controller.live.process import run_process, take_orders
 from sglb import programs
 from sglb.fabric.control import FabricView
 from sglb.fabric.live.control import LiveView
@@ -43,7 +46,10 @@ from sglb.syncmesh.config import AgentConfig
 _log = logging.getLogger(__name__)
 _NETLINK_BYTES: Final = 1 << 16
 _LOOK_S: Final = 0.1
-_DATAGRAM_BYTES: Final = 1 << 12
+#: So often in a row a standby has to be primary everywhere: one that is so for a moment is not alone.
+_LOOKS: Final = 3
+_ELECTION_BITS: Final = 62
+_NS_PER_MS: Final = 1_000_000
 
 
 class NetlinkPorts:
@@ -135,10 +141,26 @@ class Ticker:
 
 
 class Bmv2Control(FabricControl):
-    """The simulated fabric's control plane on sessions that agents and controller share."""
+    """The simulated fabric's control plane on sessions that agents and controller share.
+
+    `sessions` are these, by switch, `incarnations` the switches'.
+    """
+
+    def __init__(
+        self,
+        view: FabricView,
+        sessions: dict[int, InProcessClient],
+        incarnations: Mapping[int, int],
+    ) -> None:
+        self._given = sessions
+        super().__init__(view)
+        self._incarnations.update(incarnations)
+
+    def _sessions(self) -> dict[int, InProcessClient]:
+        return self._given
 
     def _clients_of_agents(self) -> dict[int, InProcessClient]:
-        return self._clients
+        return self._given
 
     def _agent_config(self, switch_id: int) -> AgentConfig:
         config = super()._agent_config(switch_id)
@@ -147,17 +169,26 @@ class Bmv2Control(FabricControl):
     def start(self) -> None:
         """Fills all switches and starts to watch the links."""
         for switch_id, service in self._view.services.items():
+            self._controller.adopted(switch_id, self._incarnations[switch_id])
             self._fill(switch_id)
             service.on_port_state(partial(self._slow_path.port_state, switch_id))
+            service.on_power(partial(self._power, switch_id))
+            self._power(switch_id, True)
         if self._policy != "glb":  # its probes would be one packet-in more for agents
             for switch_id, service in self._view.services.items():
                 service.on_port_state(partial(self._prober.port_state, switch_id))
             self._prober.start()
 
+    def _power(self, switch_id: int, on: bool) -> None:
+        """What a switch's ports did while it was away nobody told."""
+        if on:
+            for port, up in self._view.services[switch_id].port_states().items():
+                self._slow_path.port_state(switch_id, port, up)
+
 
 @dataclass(frozen=True)
 class Bmv2ControlProcess:
-    """The target of a process, until SIGTERM."""
+    """The target of a process, until SIGTERM: in charge of all switches, or ready to be."""
 
     view: LiveView
     name: str
@@ -173,102 +204,143 @@ class Bmv2ControlProcess:
         asyncio.run(self._run(ports))
 
     async def _run(self, ports: dict[int, NetlinkPorts]) -> None:
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, stop.set)
-        failed: asyncio.Future[None] = loop.create_future()
+        plane = _Plane(self.view, self.name, ports)
 
-        def on_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-            error = context.get("exception")
-            if isinstance(error, Exception) and not failed.done():
-                failed.set_exception(error)
+        def report() -> None:
+            self.view.report(self.name).write_text(json.dumps(plane.report()))
 
-        loop.set_exception_handler(on_error)
-        clock = WallClock(loop)
-        topology = self.view.scenario.topology
-        services = {
-            n.id: Bmv2Service(n.name, n.id, self.view.addresses[n.id], clock, ports[n.id])
-            for n in topology.switches
-        }
-        tasks = [asyncio.create_task(service.run()) for service in services.values()]
-        tasks.append(asyncio.create_task(self._orders(ports)))
-        journal = Journal(self.view.journal(self.name), clock.start_ns)
-        control: FabricControl | None = None
+        ready = self.view.ready(self.name)
         try:
-            for service in services.values():
-                await service.ready.wait()
-            await self._load(services)
-            control = self._control(services, clock, journal)
-            while not all(client.is_primary for client in control.clients.values()):
-                await asyncio.sleep(_LOOK_S)
-            control.start()
-            self.view.ready(self.name).touch()
-            ending = asyncio.create_task(stop.wait())
-            waits: set[asyncio.Future[Any]] = {failed, ending, *tasks}
-            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            for ended in done:
-                ended.result()
+            await run_process(plane.tasks(), report, plane.start(), ready.touch)
         finally:
-            if control is not None:
-                self.view.report(self.name).write_text(json.dumps(control.report()))
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            journal.close()
+            plane.journal.close()
 
-    async def _orders(self, ports: dict[int, NetlinkPorts]) -> None:
-        """Takes `{"port": [SWITCH, PORT, UP]}` of the supervisor, in place of carriers."""
-        path = self.view.control(self.name)
-        path.unlink(missing_ok=True)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as orders:
-            orders.bind(str(path))
-            loop = asyncio.get_running_loop()
-            while True:
-                data = await loop.sock_recv(orders, _DATAGRAM_BYTES)
-                with suppress(ValueError, KeyError):
-                    match json.loads(data):
-                        case {"port": [int(switch_id), int(port), bool(up)]}:
-                            ports[switch_id].told(port, up)
 
-    async def _load(self, services: Mapping[int, RemoteService]) -> None:
-        assert self.view.program is not None
-        device_config = self.view.program.read_text()
-        p4info = compile_p4(programs.glb()).p4info
-        for service in services.values():
-            client = InProcessClient(service)  # type: ignore[arg-type]
-            while not client.is_primary:
-                await asyncio.sleep(_LOOK_S)
-            client.set_pipeline(p4info, device_config)
-            client.close()
+class _Plane:
+    """Sessions with all switches, and the control plane over them once these are primary."""
+
+    def __init__(self, view: LiveView, name: str, ports: dict[int, NetlinkPorts]) -> None:
+        assert view.program is not None
+        self._view = view
+        self._name = name
+        self._ports = ports
+        self._clock = WallClock(asyncio.get_running_loop())
+        self.journal = Journal(view.journal(name), self._clock.start_ns)
+        self._services = {
+            n.id: Bmv2Service(n.name, n.id, view.addresses[n.id], self._clock, ports[n.id])
+            for n in view.scenario.topology.switches
+        }
+        self._clients: dict[int, InProcessClient] = {}
+        self._p4info = compile_p4(programs.glb()).p4info
+        self._device_config = view.program.read_text()
+        self._control: Bmv2Control | None = None
+        self._standing_by = asyncio.Event()
+        self._takeovers = 0
+
+    def tasks(self) -> list[Coroutine[Any, Any, None]]:
+        """What has to run while this does."""
+        orders = take_orders(self._view.control(self._name), self._order)
+        return [*(service.run() for service in self._services.values()), orders, self._stand_by()]
+
+    def report(self) -> dict[str, object]:
+        """As `FabricControl.report`, once it is in charge."""
+        found = {} if self._control is None else dict(self._control.report())
+        return found | {"takeovers": self._takeovers}
+
+    async def start(self) -> None:
+        """Meets all switches; the first one takes charge of them, others wait for its end."""
+        with suppress(FileNotFoundError):  # as nothing is cut yet
+            for switch_id, port in json.loads(self._view.cut_ports.read_text()):
+                self._ports[switch_id].told(port, False)
+        ready = self._view.ready(FIRST)
+        first = self._name == FIRST and not ready.exists()
+        while not (first or ready.exists()):
             await asyncio.sleep(_LOOK_S)
+        for service in self._services.values():
+            await service.ready.wait()
+        # BMv2 has whoever asked with the highest id be primary: of those that are there, the oldest.
+        election_id = (1 << _ELECTION_BITS) - time.monotonic_ns() // _NS_PER_MS
+        for switch_id, service in self._services.items():
+            client = InProcessClient(service, election_id)  # type: ignore[arg-type]
+            client.on_error(partial(self._refused, switch_id))
+            self._clients[switch_id] = client
+        if not first:
+            self._standing_by.set()
+            return
+        while not self._is_primary():
+            await asyncio.sleep(_LOOK_S)
+        self._take_charge()
 
-    def _control(
-        self, services: Mapping[int, RemoteService], clock: WallClock, journal: Journal
-    ) -> FabricControl:
+    async def _stand_by(self) -> None:
+        """Takes charge once nobody older is there, at any switch."""
+        await self._standing_by.wait()
+        looks = 0
+        while looks < _LOOKS:
+            await asyncio.sleep(_LOOK_S)
+            looks = looks + 1 if self._is_primary() else 0
+        self._takeovers += 1
+        self._take_charge()
+        await asyncio.Event().wait()
+
+    def _is_primary(self) -> bool:
+        return all(client.is_primary for client in self._clients.values())
+
+    def _loaded(self, switch_id: int) -> int:
+        """Sees to it that a switch runs the program; its incarnation.
+
+        Under glb it starts anew with new agents: what those before had it announce is in registers,
+        which P4Runtime does not show on BMv2.
+        """
+        client = self._clients[switch_id]
+        running = client.has_program()
+        before = incarnation_of(client) if running else 0
+        if running and self._view.policy != "glb":
+            return max(before, 1)
+        client.set_pipeline(self._p4info, self._device_config)
+        return before + 1
+
+    def _take_charge(self) -> None:
+        incarnations = {switch_id: self._loaded(switch_id) for switch_id in self._clients}
         config = SwitchConfig(depth_unit="packets")
-        outs: dict[int, InProcessClient] = {}
-
-        def send(switch_id: int, frame: bytes) -> None:
-            outs[switch_id].packet_out(frame, egress_port=0, to_pipeline=1, pad=0)
-
-        switches = {i: Ticker(clock, config, partial(send, i)) for i in services}
+        switches = {i: Ticker(self._clock, config, partial(self._send, i)) for i in self._services}
         view = FabricView(
-            self.view.scenario.topology,
-            self.view.scenario,
-            self.view.policy,
-            clock,  # type: ignore[arg-type]
+            self._view.scenario.topology,
+            self._view.scenario,
+            self._view.policy,
+            self._clock,  # type: ignore[arg-type]
             switches,  # type: ignore[arg-type]
-            services,  # type: ignore[arg-type]
-            journal,
+            self._services,  # type: ignore[arg-type]
+            self.journal,
         )
-        control = Bmv2Control(view)
-        outs.update(control.clients)
-        for switch_id, service in services.items():
-            service.on_port_state(partial(self._port_event, config, partial(send, switch_id)))
-        return control
+        self._control = Bmv2Control(view, self._clients, incarnations)
+        for switch_id, service in self._services.items():
+            service.on_port_state(partial(self._port_event, config, switch_id))
+            self._clients[switch_id].on_primary(partial(self._primary, switch_id))
+        self._control.start()
 
-    @staticmethod
-    def _port_event(
-        config: SwitchConfig, send: Callable[[bytes], None], port: int, up: bool
-    ) -> None:
-        send(event_frame(config.event_ethertype, config.event_app_id, KIND_PORT, up, port, 0))
+    def _send(self, switch_id: int, frame: bytes) -> None:
+        """A frame into the pipeline of a switch; lost where there is none."""
+        client = self._clients[switch_id]
+        if client.is_primary:
+            client.packet_out(frame, egress_port=0, to_pipeline=1, pad=0)
+
+    def _port_event(self, config: SwitchConfig, switch_id: int, port: int, up: bool) -> None:
+        frame = event_frame(config.event_ethertype, config.event_app_id, KIND_PORT, up, port, 0)
+        self._send(switch_id, frame)
+
+    def _primary(self, switch_id: int, is_primary: bool) -> None:
+        """A switch is back: one that has lost its program has started anew."""
+        client = self._clients[switch_id]
+        if self._control is None or not is_primary or client.has_program():
+            return
+        client.set_pipeline(self._p4info, self._device_config)
+        self._control.switch_restarted(switch_id)
+
+    def _refused(self, switch_id: int, error: p4r.StreamError) -> None:
+        _log.warning("switch %d refused a message: %s", switch_id, error.message)
+
+    def _order(self, order: Any) -> None:
+        """`{"port": [SWITCH, PORT, UP]}` of the supervisor, in place of carriers."""
+        match order:
+            case {"port": [int(switch_id), int(port), bool(up)]} if switch_id in self._ports:
+                self._ports[switch_id].told(port, up)

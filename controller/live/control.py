@@ -12,12 +12,9 @@ import asyncio
 import json
 import logging
 import os
-import signal
-import socket
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,6 +29,7 @@ from controller.layout import FabricLayout
 from controller.live.agent import agent_name
 from controller.live.identity import incarnation_of
 from controller.live.news import NewsLink
+from controller.live.process import run_process, take_orders
 from controller.paths import LinkState
 from controller.plan import PlanInputs, Target
 from controller.probes import Prober
@@ -56,7 +54,6 @@ _TERM_BITS: Final = 32
 #: A controller in Python that probes every port by packet-out keeps up with so much, no more.
 _LEAST_DETECTION_PS: Final = 300 * PS_PER_MS
 _INCARNATIONS: Final = 0xFFFF
-_DATAGRAM_BYTES: Final = 1 << 12
 
 
 def calm_file(view: LiveView) -> Path:
@@ -78,36 +75,15 @@ class ControlProcess:
         asyncio.run(self._run())
 
     async def _run(self) -> None:
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, stop.set)
-        failed: asyncio.Future[None] = loop.create_future()
-
-        def on_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-            error = context.get("exception")
-            if isinstance(error, Exception) and not failed.done():
-                failed.set_exception(error)
-
-        loop.set_exception_handler(on_error)
         control = LiveControl(self.view, self.name, self.first)
-        tasks = [asyncio.create_task(task) for task in control.tasks()]
-        starting = asyncio.create_task(control.start())
-        ending = asyncio.create_task(stop.wait())
+
+        def report() -> None:
+            self.view.report(self.name).write_text(json.dumps(control.report()))
+
+        ready = self.view.ready(self.name)
         try:
-            waits: set[asyncio.Future[Any]] = {failed, ending, *tasks}
-            await asyncio.wait({starting, *waits}, return_when=asyncio.FIRST_COMPLETED)
-            if starting.done():
-                starting.result()
-                self.view.ready(self.name).touch()
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            if failed.done():
-                failed.result()
+            await run_process(control.tasks(), report, control.start(), ready.touch)
         finally:
-            report = json.dumps(control.report())
-            self.view.report(self.name).write_text(report)
-            for task in (*tasks, starting, ending):
-                task.cancel()
-            await asyncio.gather(*tasks, starting, ending, return_exceptions=True)
             control.log.close()
 
 
@@ -357,17 +333,13 @@ class LiveControl:
 
     async def _orders(self) -> None:
         """Takes `{"rate": [LINK, BIT/S]}`: what a port-speed event tells a network OS."""
-        path = self._view.control(self._name)
-        path.unlink(missing_ok=True)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as orders:
-            orders.bind(str(path))
-            loop = asyncio.get_running_loop()
-            while True:
-                data = await loop.sock_recv(orders, _DATAGRAM_BYTES)
-                with suppress(ValueError):
-                    match json.loads(data):
-                        case {"rate": [int(link_id), int(rate_bps)]}:
-                            self._slow_path.rate_changed(link_id, rate_bps)
+
+        def take(order: Any) -> None:
+            match order:
+                case {"rate": [int(link_id), int(rate_bps)]}:
+                    self._slow_path.rate_changed(link_id, rate_bps)
+
+        await take_orders(self._view.control(self._name), take)
 
 
 def _ours_no_more(error: BaseException | None) -> bool:

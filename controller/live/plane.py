@@ -38,9 +38,11 @@ class LivePlane:
     def processes(self) -> list[ProcessSpec]:
         """Controllers first: agents wait for what these fill in."""
         if self._view.target == "bmv2":
-            name = CONTROLLERS[0]
             keep = tuple(namespace.fd for namespace in self._view.namespaces.values())
-            return [ProcessSpec(name, Bmv2ControlProcess(self._view, name), keep=keep)]
+            return [
+                ProcessSpec(name, Bmv2ControlProcess(self._view, name), restart=True, keep=keep)
+                for name in CONTROLLERS
+            ]
         found = [
             ProcessSpec(
                 name, ControlProcess(self._view, name, first=name == CONTROLLERS[0]), restart=True

@@ -55,6 +55,11 @@ class LiveView:
         """The file for the events that a process records."""
         return self.folder / f"{name}.events"
 
+    @property
+    def cut_ports(self) -> Path:
+        """The file with `[[SWITCH, PORT], ...]`: ports of BMv2 that are down, though none can see it."""
+        return self.folder / "cut-ports.json"
+
     def control(self, name: str) -> Path:
         """The datagram socket where a process takes JSON orders of the supervisor."""
         return self.folder / f"{name}.ctl"

@@ -35,6 +35,7 @@ from sglb.fabric.live.traffic import Progress, TrafficProcess, TrafficResult
 from sglb.fabric.scenario import Scenario
 from sglb.fabric.topology import Edge, Link
 from sglb.switch.clock import PS_PER_NS, PS_PER_S, PS_PER_US
+from sglb.whole_file import write_whole
 
 _MTU_BYTES: Final = 9_216
 _FIRST_INDEX: Final = 10  #: of interfaces; below are the kernel's own
@@ -118,6 +119,7 @@ class LiveFabric:
         self._taps: list[socket.socket] = []
         self._events: list[Event] = []
         self._down: set[int] = set()  # switches that a fault took down
+        self._cut_ports: frozenset[tuple[int, int]] = frozenset()  # by filters, of switches
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._clock_gap_ns = time.time_ns() - time.monotonic_ns()
 
@@ -349,10 +351,12 @@ class LiveFabric:
         for cut in self._receivers(Fault(0, FaultKind.BLACKHOLE, link.name, edges=edges)):
             with cut:
                 packets.filtered(cut, None if up else packets.SWALLOW)
-        for node in (link.a, link.b):
-            if not self.topology.by_id(node).is_host:
-                for name in self.plane.told:
-                    self._order(name, {"port": [node, link.port(node), up]})
+        ends = [(n, link.port(n)) for n in (link.a, link.b) if not self.topology.by_id(n).is_host]
+        self._cut_ports = self._cut_ports.difference(ends) if up else self._cut_ports.union(ends)
+        write_whole(self.view.cut_ports, json.dumps(sorted(self._cut_ports)))
+        for node, port in ends:
+            for name in self.plane.told:
+                self._order(name, {"port": [node, port, up]})
 
     def _set_rate(self, link: Link, rate_bps: int) -> None:
         for node in (link.a, link.b):
@@ -379,10 +383,11 @@ class LiveFabric:
         self._down.discard(switch_id)
         spec = self._make_switch(self, switch_id)
         self.view.ready(spec.name).unlink(missing_ok=True)
-        self.start_process(spec)
+        # First its ports: BMv2 opens none that is down.
         for port, link in self.topology.ports(switch_id).items():
             self._links[switch_id].set_up(self.ends[switch_id, port], True)
             self._tell_host(link, switch_id, True)
+        self.start_process(spec)
 
     def _tell_host(self, link: Link, switch_id: int, up: bool) -> None:
         other = link.other(switch_id)

@@ -122,6 +122,16 @@ class InProcessClient:
             self._schema = self._fetch_schema()
         return self._schema
 
+    def has_program(self) -> bool:
+        """Whether the switch runs a program, as it says now. Raises `P4RuntimeError`."""
+        try:
+            self._schema = self._fetch_schema()
+        except P4RuntimeError as error:
+            if error.code is not Code.FAILED_PRECONDITION:
+                raise
+            return False
+        return True
+
     def _fetch_schema(self) -> P4Schema:
         request = p4r.GetForwardingPipelineConfigRequest(
             device_id=self.service.device_id,

@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import grpc
 import grpc.aio
@@ -56,34 +56,54 @@ class RemoteSwitch:
     name: str
 
 
+_T = TypeVar("_T")
+
+
+class _Outbox(AsyncIterator[_T]):
+    """What a call sends, until None.
+
+    No generator: one that a call which broke still waits for can't be closed, and says so to the loop.
+    """
+
+    def __init__(self, *first: _T) -> None:
+        self._queue: asyncio.Queue[_T | None] = asyncio.Queue()
+        for message in first:
+            self.put(message)
+
+    def put(self, message: _T | None) -> None:
+        self._queue.put_nowait(message)
+
+    async def __anext__(self) -> _T:
+        message = await self._queue.get()
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+
 class RemoteStream:
     """A StreamChannel; what is sent leaves in order, what comes is handed over on the loop."""
 
     def __init__(self, service: RemoteService, send: Send) -> None:
         self._service = service
         self._deliver = send
-        self._out: asyncio.Queue[p4r.StreamMessageRequest | None] = asyncio.Queue()
+        self._out: _Outbox[p4r.StreamMessageRequest] = _Outbox()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def receive(self, request: p4r.StreamMessageRequest) -> None:
         """Sends a message to the switch."""
-        self._out.put_nowait(request)
+        self._out.put(request)
 
     def close(self) -> None:
         """Ends the stream in good order."""
-        self._out.put_nowait(None)
+        self._out.put(None)
 
     def break_off(self) -> None:
         """Ends the stream now."""
         self._task.cancel()
 
-    async def _requests(self) -> AsyncIterator[p4r.StreamMessageRequest]:
-        while (message := await self._out.get()) is not None:
-            yield message
-
     async def _run(self) -> None:
         try:
-            async for message in self._service.stub.StreamChannel(self._requests()):
+            async for message in self._service.stub.StreamChannel(self._out):
                 self._deliver(message)
         except grpc.aio.AioRpcError as error:
             _log.info("stream to %s ended: %s", self._service.switch.name, error.details())
@@ -181,11 +201,7 @@ class RemoteService:
             )
         )
 
-        async def requests() -> AsyncIterator[gnmi.SubscribeRequest]:
-            yield wanted
-            await asyncio.Event().wait()
-
-        async for response in gnmi_grpc.gNMIStub(self._channel).Subscribe(requests()):
+        async for response in gnmi_grpc.gNMIStub(self._channel).Subscribe(_Outbox(wanted)):
             if response.sync_response:
                 self._power(True)
             else:

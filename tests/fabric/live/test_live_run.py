@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +68,14 @@ def until(condition: Callable[[], object], what: str, seconds: float = 150) -> N
 
 
 @contextmanager
-def command(tmp_path: Path, data: dict[str, Any]) -> Iterator[subprocess.Popen[str]]:
-    """`sglb run --on live` in a temporary folder of its own, which marks its processes, too."""
+def command(
+    tmp_path: Path, data: dict[str, Any], on: str = "live"
+) -> Iterator[subprocess.Popen[str]]:
+    """`sglb run --on live`, or bmv2, in a temporary folder of its own, which marks its processes."""
     file = tmp_path / "live.yaml"
     file.write_text(json.dumps(data))
     process = subprocess.Popen(
-        [SGLB, "run", str(file), "--on", "live", "--json", str(tmp_path / "live.json"), "-q"],
+        [SGLB, "run", str(file), "--on", on, "--json", str(tmp_path / "live.json"), "-q"],
         env=os.environ | {"TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -86,15 +88,19 @@ def command(tmp_path: Path, data: dict[str, Any]) -> Iterator[subprocess.Popen[s
         process.communicate()
 
 
-def named(tmp_path: Path, name: str) -> int:
-    """The process of a fabric with that name."""
+def all_named(tmp_path: Path, name: str) -> list[int]:
+    """The processes of a fabric with that name."""
+    found = []
     for pid in children(f"TMPDIR={tmp_path}"):
-        try:
+        with suppress(OSError):
             if Path(f"/proc/{pid}/comm").read_text().strip() == name[:15]:
-                return pid
-        except OSError:
-            continue
-    return 0
+                found.append(pid)
+    return found
+
+
+def named(tmp_path: Path, name: str) -> int:
+    """The process of a fabric with that name; 0 without one."""
+    return next(iter(all_named(tmp_path, name)), 0)
 
 
 def nothing_left(tmp_path: Path) -> bool:
@@ -203,10 +209,14 @@ def test_a_trace_is_refused() -> None:
     assert "traced on --on sim" in str(result.exception)
 
 
+BMV2 = pytest.mark.skipif(
+    not all(shutil.which(tool) for tool in ("p4c-bm2-ss", "simple_switch_grpc")),
+    reason="needs simple_switch_grpc and p4c-bm2-ss on PATH",
+)
+
+
+@BMV2
 def test_the_same_scenario_on_bmv2() -> None:
-    for tool in ("p4c-bm2-ss", "simple_switch_grpc"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not on PATH")
     data = SCENARIO | {
         "faults": [{"at_us": 200, "down": "leaf1-spine1"}],
         "policies": ["ecmp", "glb"],
@@ -222,6 +232,35 @@ def test_the_same_scenario_on_bmv2() -> None:
     glb = report.policies["glb"].recovery
     assert glb is not None
     assert glb.detected_by == "data plane"
+
+
+@BMV2
+@pytest.mark.parametrize("policy", ["ecmp", "glb"])
+def test_a_bmv2_starts_anew_and_a_standby_takes_over(policy: str, tmp_path: Path) -> None:
+    # At 1/50,000 a microsecond is 50 ms: a second without the spine, then ten more.
+    faults = [{"at_us": 40, "down_switch": "spine1"}, {"at_us": 60, "up_switch": "spine1"}]
+    flows = [{"src": "h0", "dst": "h1", "bytes": 1024, "start_us": 260}]
+    data = SCENARIO | {"faults": faults, "workload": {"flows": flows}, "policies": [policy]}
+    data["live"] = {"rate_scale": 50_000, "stop_s": 60}
+
+    def switches() -> int:
+        return len(all_named(tmp_path, "simple_switch_grpc"))
+
+    with command(tmp_path, data, on="bmv2") as process:
+        until(lambda: named(tmp_path, "traffic"), "the traffic's start")
+        until(lambda: switches() == 3, "the end of a switch")
+        until(lambda: switches() == 4, "its return")
+        os.kill(named(tmp_path, "controller"), signal.SIGKILL)
+        output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    found = RunReport.from_json((tmp_path / "live.json").read_text()).policies[policy]
+    assert found.live is not None
+    assert found.live.restarts == {"controller": 1}
+    assert found.control["standby"]["takeovers"] == 1
+    assert found.control["controller"]["takeovers"] == 0
+    assert found.control["standby"]["links"] == {}  # all switches forward, the new one as well
+    assert found.live.probes_lost < found.live.probes / 4
+    assert nothing_left(tmp_path)
 
 
 def test_without_bmv2_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
