@@ -93,7 +93,7 @@ def _show(found: LiveTuned, title: str, weights: Weights, on_stderr: bool) -> No
     for line in price(found, weights):
         console.print(line, soft_wrap=True)
     console.print(_table("setting", ("", "at first", "at last"), settings(found)))
-    console.print(summary(found))
+    console.print(summary(found), soft_wrap=True)
 
 
 def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

@@ -230,6 +230,10 @@ class SwitchActuator:
             for port, one in sorted(marks.items())
         ]
 
+    def has_marks(self, watermarks: Watermarks) -> bool:
+        """Whether Kmin, Kmax and Pmax are in force on all ports. Raises `LiveTuneError`."""
+        return set(self._ecn.read().values()) == {Marks.of(watermarks, self._unit_bytes)}
+
     def set_marks(self, watermarks: Watermarks) -> None:
         """Puts Kmin, Kmax and Pmax in force on all ports. Raises `LiveTuneError`."""
         marks = Marks.of(watermarks, self._unit_bytes)
@@ -276,6 +280,10 @@ class FabricActuator:
     def in_force(self) -> list[PortSetting]:
         """What each port of each switch has. Raises `LiveTuneError`."""
         return [port for one in self._switches for port in one.in_force()]
+
+    def has_marks(self, watermarks: Watermarks) -> bool:
+        """Whether all switches still mark as they were set. Raises `LiveTuneError`."""
+        return all(one.has_marks(watermarks) for one in self._switches)
 
     def set(self, watermarks: Watermarks) -> None:
         """Puts a setting in force on all switches, or none. Raises `LiveTuneError`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -98,10 +98,12 @@ def summary(found: LiveTuned) -> str:
     """How much was tried."""
     steps = () if found.tuned is None else found.tuned.steps
     tried = len({step.place for step in steps})
-    searches = 0 if found.tuned is None else found.tuned.tuner["searches"]
+    said: Mapping[str, Any] = {} if found.tuned is None else found.tuned.tuner
+    again = said.get("overwritten", 0)
+    more = f" A controller that took over had set it back (times: {again})." if again else ""
     return (
-        f"{len(steps)} intervals, {tried} settings tried of {len(found.space):,}, {searches} searches. "
-        "The score is the mean over intervals, 0 to 1."
+        f"{len(steps)} intervals, {tried} settings tried of {len(found.space):,}, "
+        f"{said.get('searches', 0)} searches. The score is the mean over intervals, 0 to 1.{more}"
     )
 
 

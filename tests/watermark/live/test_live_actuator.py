@@ -188,6 +188,15 @@ def test_bmv2_has_ecn_alone(tmp_path: Path) -> None:
         assert (first.alpha, first.xon_offset_bytes, first.headroom_bytes) == (None, None, None)
 
 
+def test_what_a_controller_makes_undone_is_seen(tmp_path: Path) -> None:
+    with served(tmp_path, "a", "b") as (one, two):
+        fabric = FabricActuator([one.actuator, two.actuator])
+        fabric.set(NEW)
+        assert fabric.has_marks(NEW)
+        two.ecn.write({2: OLD})
+        assert not fabric.has_marks(NEW)
+
+
 def test_what_each_port_has_is_read_from_the_switch(tmp_path: Path) -> None:
     with served(tmp_path, "a") as (one,):
         one.actuator.set(NEW)
