@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from struct import Struct
+from threading import Lock
 from typing import Final
 
 import numpy as np
@@ -26,7 +28,12 @@ _ACTION: Final = Struct("<i")
 _CODES: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 _FIRST_RECORDS: Final = 4
-_ARENA_CHUNK_BYTES: Final = 1 << 20
+#: What an arena takes from the system for pieces up to the given size, and for larger ones.
+_DENSE_CHUNK_BYTES: Final = 1 << 15
+_SPARSE_CHUNK_BYTES: Final = 1 << 20
+_DENSE_BYTES: Final = 1 << 14
+_REGION_BYTES: Final = 1 << 25
+_LARGE_PAGE_BYTES: Final = 1 << 21
 _NUMBERS: Final = tuple(range(4096))
 
 
@@ -53,42 +60,93 @@ class Piece:
     address: int
 
 
-class Arena:
-    """Zeroed memory for things that live as long as it does; what nobody touches costs nothing.
+class _Regions:
+    """Zeroed memory of which most is touched, by large pages where the system has them.
 
-    It comes in large pieces straight from the system, which gives pages as they are written. Pieces
-    handed out lie side by side, so that many small ones share a page.
+    Packets jump about in what switches keep; with small pages a processor would spend much of its time
+    on finding these.
     """
 
     def __init__(self) -> None:
-        self._chunk = np.empty(0, dtype=np.uint8)
+        self._lock = Lock()
+        self._region = np.empty(0, dtype=np.uint8)
         self._used = 0
+
+    def take(self, size_bytes: int) -> NDArray[np.uint8]:
+        """So many bytes, at most a region's."""
+        with self._lock:
+            if self._used + size_bytes > len(self._region):
+                self._region = _from_system(_REGION_BYTES, large_pages=True)
+                self._used = -address_of(self._region) % _LARGE_PAGE_BYTES
+            start = self._used
+            self._used += size_bytes
+            return self._region[start : start + size_bytes]
+
+
+_regions: Final = _Regions()
+
+
+def _from_system(size_bytes: int, *, large_pages: bool) -> NDArray[np.uint8]:
+    chunk = mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if large_pages and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a kernel without large pages
+            chunk.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(chunk, dtype=np.uint8)
+
+
+class _Chunk:
+    """A large piece of an arena's memory and how much of it is in use."""
+
+    def __init__(self) -> None:
+        self.memory = np.empty(0, dtype=np.uint8)
+        self.used = 0
         self._views: tuple[memoryview, memoryview] | None = None
+
+    def replace(self, memory: NDArray[np.uint8]) -> None:
+        """Goes on with another piece; what was handed out keeps the old one."""
+        self.memory, self.used, self._views = memory, 0, None
+
+    @property
+    def views(self) -> tuple[memoryview, memoryview]:
+        """Its words and bytes."""
+        if self._views is None:
+            self._views = self.memory.view(np.uint64).data, self.memory.data
+        return self._views
+
+
+class Arena:
+    """Zeroed memory for things that live as long as it does.
+
+    It comes in large pieces straight from the system, handed out side by side, so that many small
+    things share a page. Small ones lie in large pages; of large ones, what nobody touches costs nothing.
+    """
+
+    def __init__(self) -> None:
+        self._dense = _Chunk()
+        self._sparse = _Chunk()
 
     def take(self, size_bytes: int) -> NDArray[np.uint8]:
         """Zeroed bytes that begin at a cache line."""
-        start = self._take(size_bytes)
-        return self._chunk[start : start + size_bytes]
+        chunk, start = self._take(size_bytes)
+        return chunk.memory[start : start + size_bytes]
 
     def piece(self, size_bytes: int) -> Piece:
         """The same for many small things: with views that they share."""
-        start = self._take(size_bytes)
-        if self._views is None:
-            self._views = self._chunk.view(np.uint64).data, self._chunk.data
-        words, bytes_ = self._views
-        return Piece(words, bytes_, start, address_of(self._chunk) + start)
+        chunk, start = self._take(size_bytes)
+        words, bytes_ = chunk.views
+        return Piece(words, bytes_, start, address_of(chunk.memory) + start)
 
-    def _take(self, size_bytes: int) -> int:
+    def _take(self, size_bytes: int) -> tuple[_Chunk, int]:
         room = -(-size_bytes // lay.RECORD_ALIGN) * lay.RECORD_ALIGN
-        if self._used + room > len(self._chunk):
-            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-            chunk = mmap.mmap(-1, max(room, _ARENA_CHUNK_BYTES), flags)
-            self._chunk = np.frombuffer(chunk, dtype=np.uint8)
-            self._used = 0
-            self._views = None
-        start = self._used
-        self._used += room
-        return start
+        chunk = self._dense if room <= _DENSE_BYTES else self._sparse
+        if chunk.used + room > len(chunk.memory):
+            if chunk is self._dense:
+                chunk.replace(_regions.take(_DENSE_CHUNK_BYTES))
+            else:
+                chunk.replace(_from_system(max(room, _SPARSE_CHUNK_BYTES), large_pages=False))
+        start = chunk.used
+        chunk.used += room
+        return chunk, start
 
 
 class Record:

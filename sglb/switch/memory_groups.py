@@ -16,7 +16,7 @@ from sglb.p4.native import table_layout as lay
 from sglb.p4.native.table_layout import IndexLayout
 from sglb.switch.keys import MatchKey
 from sglb.switch.lookup import Priorities
-from sglb.switch.memory import WORD_MASK, address_of
+from sglb.switch.memory import WORD_MASK, Arena, address_of
 from sglb.switch.memory_bits import BitVectors, Rule, cost
 from sglb.switch.memory_index import Slots, StoredRule, masked, store_key, words_of
 
@@ -107,18 +107,19 @@ class _Prefixes:
 
     __slots__ = ("count", "mask", "rank", "slots")
 
-    def __init__(self, mask: int, rank: tuple[int, ...], words: int) -> None:
+    def __init__(self, mask: int, rank: tuple[int, ...], slots: Slots) -> None:
         self.mask = mask
         self.rank = rank
-        self.slots = Slots(words)
+        self.slots = slots
         self.count = 0
 
 
 class LengthIndex:
     """Prefixes by their lengths: the first key's longer one counts most."""
 
-    def __init__(self, layout: IndexLayout, head: NDArray[np.uint64]) -> None:
+    def __init__(self, layout: IndexLayout, head: NDArray[np.uint64], arena: Arena) -> None:
         self._layout = layout
+        self._arena = arena
         self._groups: _Groups[_Prefixes] = _Groups(layout, head)
 
     def add(self, rule: StoredRule) -> None:
@@ -128,7 +129,8 @@ class LengthIndex:
         store_key(rule, layout, packed)
         group = self._groups.by_mask.get(mask)
         if group is None:
-            group = _Prefixes(mask, self._lengths(rule.key), layout.words)
+            slots = Slots(layout.words, self._arena)
+            group = _Prefixes(mask, self._lengths(rule.key), slots)
             self._groups.enter(group)
         address = group.slots.address
         group.slots.add(packed, rule.record.address)
@@ -158,10 +160,10 @@ class _Rules:
 
     __slots__ = ("buckets", "mask", "priorities", "rank", "slots")
 
-    def __init__(self, mask: int, words: int) -> None:
+    def __init__(self, mask: int, slots: Slots) -> None:
         self.mask = mask
         self.rank: tuple[int, ...] = (-1,)
-        self.slots = Slots(words)
+        self.slots = slots
         self.priorities = Priorities()
         self.buckets: dict[int, list[StoredRule]] = {}
 
@@ -169,9 +171,10 @@ class _Rules:
 class RuleIndex:
     """Rules by priority. Those of one bucket are chained by `next`."""
 
-    def __init__(self, layout: IndexLayout, head: NDArray[np.uint64]) -> None:
+    def __init__(self, layout: IndexLayout, head: NDArray[np.uint64], arena: Arena) -> None:
         self._layout = layout
         self._head = head
+        self._arena = arena
         self._groups: _Groups[_Rules] = _Groups(layout, head)
         self._rules: dict[int, StoredRule] = {}
         self._buckets = 0
@@ -186,7 +189,7 @@ class RuleIndex:
         self._store_rule(rule)
         group = self._groups.by_mask.get(mask)
         if group is None:
-            group = _Rules(mask, layout.words)
+            group = _Rules(mask, Slots(layout.words, self._arena))
             self._groups.enter(group)
         bucket = group.buckets.setdefault(packed, [])
         insort(bucket, rule, key=_preference)

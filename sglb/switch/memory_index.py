@@ -62,13 +62,13 @@ def make_memory_index(
         case Kind.DENSE:
             return DenseIndex(layout, head, arena)
         case Kind.HASH:
-            return HashIndex(layout, head)
+            return HashIndex(layout, head, arena)
         case Kind.TRIE:
-            return memory_trie.TrieIndex(layout, head)
+            return memory_trie.TrieIndex(layout, head, arena)
         case Kind.GROUPS:
-            return memory_groups.LengthIndex(layout, head)
+            return memory_groups.LengthIndex(layout, head, arena)
         case Kind.RULES:
-            return memory_groups.RuleIndex(layout, head)
+            return memory_groups.RuleIndex(layout, head, arena)
 
 
 # --- keys -----------------------------------------------------------------------------------------
@@ -137,14 +137,15 @@ class DenseIndex:
 class Slots:
     """A hash table of (tag, record), with linear probing, at most half full."""
 
-    def __init__(self, words: int) -> None:
+    def __init__(self, words: int, arena: Arena) -> None:
         self._words = words
+        self._arena = arena
         self._used = 0
         self._make(_FIRST_SLOTS)
 
     def _make(self, count: int) -> None:
         self.mask = count - 1
-        self._memory = np.zeros(2 * count, dtype=np.uint64)
+        self._memory = self._arena.take(2 * count * lay.WORD).view(np.uint64)
         self._slots = self._memory.data
         self.address = address_of(self._memory)
 
@@ -213,11 +214,11 @@ def store_key(rule: StoredRule, layout: IndexLayout, packed: int) -> None:
 class HashIndex:
     """Exact keys."""
 
-    def __init__(self, layout: IndexLayout, head: NDArray[np.uint64]) -> None:
+    def __init__(self, layout: IndexLayout, head: NDArray[np.uint64], arena: Arena) -> None:
         self._layout = layout
         self._widths = [key.width for key in layout.keys]
         self._head = head
-        self._slots = Slots(layout.words)
+        self._slots = Slots(layout.words, arena)
         self._lead()
 
     def add(self, rule: StoredRule) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sglb.p4.native import table_layout as lay
 from sglb.p4.native.table_layout import IndexLayout
-from sglb.switch.memory import address_of, aligned_bytes
+from sglb.switch.memory import Arena, address_of
 from sglb.switch.memory_index import StoredRule
 
 _STEP: Final = 8
@@ -28,16 +28,17 @@ _ONE: Final = np.uint64(1)
 
 
 class _Pool:
-    """Nodes' memory. It grows in large pieces, which the system can map by large pages."""
+    """Nodes' memory, which grows in larger and larger pieces."""
 
-    def __init__(self) -> None:
+    def __init__(self, arena: Arena) -> None:
+        self._arena = arena
         self._free: list[NDArray[np.uint64]] = []
         self._count = _FIRST_NODES
 
     def take(self) -> NDArray[np.uint64]:
         """The places of a node, with anything in them."""
         if not self._free:
-            chunk = aligned_bytes((lay.WORD << _STEP) * self._count, zeroed=False).view(np.uint64)
+            chunk = self._arena.take((lay.WORD << _STEP) * self._count).view(np.uint64)
             self._free.extend(chunk.reshape(self._count, 1 << _STEP))
             self._count = min(2 * self._count, _MOST_NODES)
         return self._free.pop()
@@ -87,7 +88,8 @@ class _Node:
 class TrieIndex:
     """Prefixes of one key of at most 64 bits."""
 
-    def __init__(self, layout: IndexLayout, head: NDArray[np.uint64]) -> None:
+    def __init__(self, layout: IndexLayout, head: NDArray[np.uint64], arena: Arena) -> None:
+        self._arena = arena
         self._width = layout.bits
         self._head = head
         self._rules: dict[tuple[int, int], StoredRule] = {}
@@ -129,8 +131,9 @@ class TrieIndex:
             self._pool.give_back(child.memory)
 
     def _plant(self, step: int) -> None:
-        self._pool = _Pool()
-        self._root = _Node(0, np.empty(1 << step, dtype=np.uint64), 0, -1)
+        self._pool = _Pool(self._arena)
+        root = self._arena.take(lay.WORD << step).view(np.uint64)
+        self._root = _Node(0, root, 0, -1)
         self._head[lay.HEAD_INDEX] = self._root.address
         self._head[lay.HEAD_EXTENT] = 64 - step
 

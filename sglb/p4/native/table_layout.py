@@ -202,7 +202,7 @@ class Kind(Enum):
 TRAIL_PLACES: Final = {Kind.DENSE: 1, Kind.HASH: 1, Kind.TRIE: 2}
 
 #: The longest key of an array, and of a trie, in bits.
-_DENSE_BITS: Final = 16
+_DENSE_BITS: Final = 12
 _TRIE_BITS: Final = 64
 
 

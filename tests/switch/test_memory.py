@@ -1,0 +1,49 @@
+"""Arenas: the memory of tables and registers."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sglb.switch.memory import Arena, address_of
+
+#: Small pieces lie in large pages, and beyond 16 KiB in memory of their own.
+_SIZES = st.lists(st.integers(1, 1 << 17) | st.sampled_from([64, 16_384, 16_385]), max_size=30)
+
+
+@given(_SIZES, st.integers(1, 3))
+def test_pieces_of_all_arenas_are_zeroed_whole_lines_that_nobody_else_has(
+    sizes: list[int], arenas: int
+) -> None:
+    made = [Arena() for _ in range(arenas)]
+    pieces = [made[n % arenas].take(size) for n, size in enumerate(sizes)]
+    for number, piece in enumerate(pieces):
+        assert not piece.any()
+        piece.fill(number + 1)
+    for number, (piece, size) in enumerate(zip(pieces, sizes, strict=True)):
+        assert (len(piece), address_of(piece) % 64) == (size, 0)
+        assert (piece == number + 1).all()
+
+
+def test_a_piece_outlives_its_arena() -> None:
+    arena = Arena()
+    piece = arena.take(100)
+    piece.fill(7)
+    del arena
+    gc.collect()
+    assert (Arena().take(100) == 0).all()
+    assert (piece == 7).all()
+
+
+def test_views_of_a_piece_show_the_same_memory() -> None:
+    arena = Arena()
+    for size in (128, 1 << 16):
+        piece = arena.piece(size)
+        piece.words[piece.start_byte // 8] = 0x0102
+        assert piece.bytes[piece.start_byte] == 2
+        assert (piece.address - piece.start_byte) % 8 == 0
+        first = np.frombuffer(piece.bytes, dtype=np.uint8)
+        assert address_of(first) + piece.start_byte == piece.address
