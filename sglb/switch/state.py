@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import accumulate, pairwise
 from threading import RLock
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -19,7 +20,7 @@ from sglb.switch.clock import Scheduler
 from sglb.switch.counters import CounterArray
 from sglb.switch.errors import NoSuchEntry
 from sglb.switch.locking import SwitchLock, locked
-from sglb.switch.memory import Arena, address_of, aligned_bytes
+from sglb.switch.memory import Arena, address_of
 from sglb.switch.meters import MeterArray
 from sglb.switch.profiles import ActionProfile
 from sglb.switch.registers import RegisterArray
@@ -71,6 +72,8 @@ class ProgramState:
         code = program.ir
         self.hashes = HashAlgorithms(rng)
         self._arena = Arena()
+        self._words = self._arena.take(lay.state_words(code) * lay.WORD).view(np.int64)
+        heads = self._heads()
         self.registers: dict[int, RegisterArray] = {}
         self.counters: dict[int, CounterArray] = {}
         self.meters: dict[int, MeterArray] = {}
@@ -104,8 +107,9 @@ class ProgramState:
                 and code.instances[decl.direct_meter].counts == "packets",
                 lock=self.lock,
                 arena=self._arena,
+                head=head,
             )
-            for decl in code.tables
+            for decl, head in zip(code.tables, heads, strict=True)
         )
         self.value_sets = tuple(ValueSetTable(decl, self.lock) for decl in code.value_sets)
         #: P4Info id of each digest instance, by its index in the IR.
@@ -119,6 +123,13 @@ class ProgramState:
         self._value_sets = {v.p4info_id: v for v in self.value_sets}
 
     # --- native code ---
+
+    def _heads(self) -> list[NDArray[np.uint64]]:
+        """The tables' heads, which stand behind the machine: packets need nearly all of both."""
+        code = self.program.ir
+        ends = list(accumulate(map(lay.head_words, code.tables), initial=lay.machine_words(code)))
+        words = self._words.view(np.uint64)
+        return [words[start:end] for start, end in pairwise(ends)]
 
     @property
     def machine(self) -> NDArray[np.int64]:
@@ -149,10 +160,9 @@ class ProgramState:
     @locked
     def _make_machine(self) -> NDArray[np.int64]:
         code = self.program.ir
-        machine = aligned_bytes(lay.machine_words(code) * lay.WORD).view(np.int64)
+        machine = self._words[: lay.machine_words(code)]
         machine[abi.DROP_PORT] = self._drop_port
-        self._trail = aligned_bytes(abi.TRAIL_WORDS * lay.WORD)
-        machine[abi.TRAIL] = address_of(self._trail)
+        machine[abi.TRAIL] = address_of(self._arena.take(abi.TRAIL_WORDS * 4))
         self._point_to_crcs(machine)
         for index, table in enumerate(self.tables):
             machine[lay.table_word(index)] = table.share(address_of(machine))

@@ -11,6 +11,7 @@ from threading import RLock
 from typing import Final, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sglb.p4 import ir
 from sglb.p4.native import table_layout as lay
@@ -59,6 +60,7 @@ class Table:
         meter_packets: bool = False,
         lock: SwitchLock | None = None,
         arena: Arena | None = None,
+        head: NDArray[np.uint64] | None = None,
     ) -> None:
         self.decl = decl
         self.lock: SwitchLock = lock or RLock()
@@ -73,7 +75,7 @@ class Table:
         self.needs_priority = any(k.kind in ("ternary", "range", "optional") for k in decl.keys)
         self._arena = arena or Arena()
         self._storage = EntryStorage(decl, meter_packets=meter_packets, arena=self._arena)
-        self._head = np.zeros(lay.HEAD_WORDS, dtype=np.uint64)
+        self._head = np.zeros(lay.head_words(decl), np.uint64) if head is None else head
         self._memory: MemoryIndex | None = None
         self._shared = False
         self._nothing: Record | None = None
@@ -186,7 +188,8 @@ class Table:
 
         `machine` is the address of the machine that the table belongs to.
         """
-        self._head[lay.HEAD_MACHINE] = machine
+        if self.profile is not None:
+            self._head[lay.HEAD_MACHINE] = machine
         if not self._shared:
             self._shared = True
             self._memory = make_memory_index(self._storage.layout.index, self._head, self._arena)

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sglb import p4
+from sglb.p4.native import table_layout as lay
+from sglb.p4.random_stream import RandomStream
+from sglb.switch.clock import VirtualClock
+from sglb.switch.config import SwitchConfig
 from sglb.switch.memory import Arena, address_of
+from sglb.switch.switch import Switch
 
 #: Small pieces lie in large pages, and beyond 16 KiB in memory of their own.
 _SIZES = st.lists(st.integers(1, 1 << 17) | st.sampled_from([64, 16_384, 16_385]), max_size=30)
@@ -47,3 +54,17 @@ def test_views_of_a_piece_show_the_same_memory() -> None:
         assert (piece.address - piece.start_byte) % 8 == 0
         first = np.frombuffer(piece.bytes, dtype=np.uint8)
         assert address_of(first) + piece.start_byte == piece.address
+
+
+def test_a_switch_keeps_its_tables_heads_right_behind_its_machine() -> None:
+    program = p4.compile(Path(__file__).parent / "state.p4")
+    state = Switch(program, SwitchConfig(), VirtualClock(), rng=RandomStream(1)).state
+    assert state is not None
+    code, machine = state.program.ir, state.machine
+    places = [int(machine[lay.table_word(index)]) for index in range(len(code.tables))]
+    behind = address_of(machine) + 8 * lay.machine_words(code)
+    for table, place in zip(code.tables, places, strict=True):
+        assert place == behind
+        # Default, index, extent; more for what has vectors of bits or members of a profile.
+        rules = any(key.kind in ("ternary", "range", "optional") for key in table.keys)
+        behind += 8 * (10 if table.implementation is not None else 6 if rules else 3)

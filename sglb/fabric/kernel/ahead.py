@@ -19,18 +19,23 @@ from sglb.switch.core.call import fetch
 from sglb.switch.core.heap import index_of, kind_of
 from sglb.switch.core.jit import compiled, inlined
 from sglb.switch.core.rows import data_at
-from sglb.switch.core.trails import trail_of
+from sglb.switch.core.trails import fetch_named, trail_of
 from sglb.switch.core.world import World
 
 _LINE_WORDS: Final = 8
 _LINE_BYTES: Final = 64
 #: Words of a node's record that packets need.
 _NODE_WORDS: Final = 48
-_MACHINE_LINES: Final = 6
 _MOST_EVENTS: Final = 32
-#: Notes on a node: where the rows that its events are about end, those behind them on their wires, and
-#: those behind these; then the rows.
-_FIRST, _SECOND, _THIRD, _ROWS = 0, 1, 2, 3
+#: How many turns ahead of its own a node is looked at.
+STEPS: Final = 8
+#: Where in a trail's record the line is that names the queue.
+_QUEUE_LINE: Final = m.TRH_QUEUE // 2 // _LINE_WORDS * _LINE_WORDS
+_FRAME_WORD: Final = abi.FRAME_BYTE // 8
+#: Notes on a node: where the rows that its events are about end, then those behind them on their wires
+#: or in their queues, those behind these, and so on; then the rows.
+_DEPTHS: Final = 5
+_ROWS: Final = _DEPTHS
 _MOST_ROWS: Final = m.AHEAD_WORDS - _ROWS
 #: Where a port's record has what receiving and sending take; what serving takes lies between.
 _RECEIVE, _SEND = 0, 16
@@ -69,42 +74,47 @@ def gather(world: World, end: int) -> int:
 
 
 @compiled
-def prepare(world: World, place: int, count: int, end: int) -> None:
-    """Takes a step for each of the nodes whose turns are number `place` of ACTIVE and the next ones."""
+def begin(world: World, count: int, end: int) -> None:
+    """Takes the steps for a window's first nodes that nobody's turn was before."""
+    for place in range(1 - STEPS, 0):
+        for distance in range(STEPS - 1, -place - 1, -1):
+            prepare(world, place, distance, count, end)
+
+
+@compiled
+def prepare(world: World, place: int, distance: int, count: int, end: int) -> None:
+    """Takes a step for the node whose turn comes `distance` (below `STEPS`) after number `place`."""
     w = world.w
-    active = w[m.ACTIVE_AT] + place
-    left = count - place
-    if left > 7:
-        _near(world, w[m.HEAPS_AT] + w[active + 7] * m.HEAP_WORDS, m.HEAP_WORDS)
-        _near(world, w[m.NODES_AT] + w[active + 7] * m.NODE_WORDS, _NODE_WORDS)
-    if left > 6:
-        _events(world, w[active + 6])
-    if left > 5:
-        _rows(world, w[active + 5], place + 5, end)
-    if left > 4:
-        _behind(world, w[active + 4], place + 4)
-    if left > 3:
-        _followers(world, w[active + 3], place + 3, 0, end)
-    if left > 2:
-        _followers(world, w[active + 2], place + 2, 1, end)
-    switches = w[m.SWITCHES]
-    if left > 1 and w[active + 1] < switches:
-        _last_trails(world, w[active + 1], place + 1)
-    if w[active] < switches:
-        notes = _notes(world, place)
-        _trails(world, w[active], notes, w[notes + _SECOND], w[notes + _THIRD])
+    turn = place + distance
+    if turn >= count:
+        return
+    node = w[w[m.ACTIVE_AT] + turn]
+    if distance == 7:
+        _near(world, w[m.HEAPS_AT] + node * m.HEAP_WORDS, m.HEAP_WORDS)
+        _near(world, w[m.NODES_AT] + node * m.NODE_WORDS, _NODE_WORDS)
+    elif distance == 6:
+        _events(world, node)
+    elif distance == 5:
+        _rows(world, node, turn, end)
+    else:
+        _behind(world, node, turn, 5 - distance, end)
+    if 3 <= distance <= 5 and node < w[m.SWITCHES]:
+        _piped(world, node, 5 - distance)
 
 
 @compiled
 def _events(world: World, node: int) -> None:
-    """The heap's events and the machine, or the host."""
+    """The heap's events, and the machine with its tables' heads or the host."""
     w = world.w
     head = w[m.HEAPS_AT] + node * m.HEAP_WORDS
     _near(world, w[head + m.HEAP_FIRST], min(w[head + m.HEAP_SIZE], _MOST_EVENTS) * m.EVENT_WORDS)
     record = w[m.NODES_AT] + node * m.NODE_WORDS
     if node < w[m.SWITCHES]:
-        for line in range(_MACHINE_LINES):
-            fetch(w[record + m.N_MACHINE] + line * _LINE_BYTES)
+        if w[record + m.N_PROGRAM] >= 0:
+            program = w[m.PROGRAMS_AT] + w[record + m.N_PROGRAM] * m.PROGRAM_WORDS
+            for line in range(w[program + m.F_STATE_LINES]):
+                fetch(w[record + m.N_MACHINE] + line * _LINE_BYTES)
+        _near(world, _pipe(world, node), m.PIPE_WORDS)
     else:
         host = w[m.HOSTS_AT] + w[record + m.N_HOST] * k.HOST_WORDS
         _near(world, host, k.HS_BAD)
@@ -134,97 +144,117 @@ def _rows(world: World, node: int, place: int, end: int) -> None:
             if row and count < _MOST_ROWS:
                 w[rows + count] = row
                 count += 1
-                _row(world, row)
+                _row(world, node, row)
         event += m.EVENT_WORDS
-    w[rows - _ROWS + _FIRST] = count
-    if node < w[m.SWITCHES] and w[record + m.N_PROGRAM] >= 0:
-        program = w[m.PROGRAMS_AT] + w[record + m.N_PROGRAM] * m.PROGRAM_WORDS
-        tables = ((w[record + m.N_MACHINE] - w[m.BASE]) >> 3) + abi.FIRST_TABLE
-        for table in range(w[program + m.F_TABLES]):
-            fetch(w[tables + table])
+    w[rows - _ROWS] = count
 
 
 @inlined
-def _row(world: World, row: int) -> None:
-    _near(world, row, world.w[m.ROW_WORDS])
+def _row(world: World, node: int, row: int) -> None:
+    """All of a row for a switch; a host leaves the program's frame alone."""
+    w = world.w
+    if node < w[m.SWITCHES]:
+        _near(world, row, w[m.ROW_WORDS])
+    else:
+        data = w[m.ROW_DATA] >> 3
+        _near(world, row, _FRAME_WORD)
+        _near(world, row + data, w[m.ROW_WORDS] - data)
+
+
+@inlined
+def _pipe(world: World, switch: int) -> int:
+    return world.w[m.PIPES_AT] + switch * m.PIPE_WORDS
 
 
 @compiled
-def _behind(world: World, node: int, place: int) -> None:
-    """Where the rows' wires and trails are, or their queue pairs; what is behind them."""
-    w = world.w
-    rows = _notes(world, place) + _ROWS
-    for number in range(w[rows - _ROWS + _FIRST]):
-        row = w[rows + number]
-        if w[row + m.R_NEXT] >= 0:
-            _line(world, w[row + m.R_NEXT] + m.R_TIME)
-        sender = world.h[row * 2 + m.RH_OUT_PORT]
-        _line(world, w[m.PORTS_AT] + sender * m.PORT_WORDS + _SEND)
-        if node < w[m.SWITCHES]:
-            _trail_record(world, node, row)
+def _piped(world: World, switch: int, step: int) -> None:
+    """The rows in a pipeline, where their trails are, or what these name."""
+    w, pipe = world.w, _pipe(world, switch)
+    first, end = w[pipe + m.PI_TAKEN], w[pipe + m.PI_PUT]
+    for number in range(max(first, end - m.PIPE_ROWS), end):
+        row = w[pipe + m.PI_ROWS + number % m.PIPE_ROWS]
+        if step == 0:
+            _row(world, switch, row)
+        elif step == 1:
+            trail = trail_of(world, switch, row)
+            _near(world, trail + _QUEUE_LINE, m.TRAIL_WORDS - _QUEUE_LINE)
         else:
-            _queue_pair(world, node, row)
+            _piped_trail(world, switch, row)
 
 
 @inlined
-def _queue_pair(world: World, node: int, row: int) -> None:
+def _piped_trail(world: World, switch: int, row: int) -> None:
+    w = world.w
+    trail = trail_of(world, switch, row)
+    queue = world.h[trail * 2 + m.TRH_QUEUE] - 1
+    if queue >= 0:
+        _near(world, w[m.QUEUES_AT] + queue * m.QUEUE_WORDS, 2 * _LINE_WORDS)
+        _near(world, w[m.PORTS_AT] + queue // m.CLASSES * m.PORT_WORDS, _SEND + _LINE_WORDS)
+        group = world.h[row * 2 + m.RH_IN_PORT] * m.CLASSES + queue % m.CLASSES
+        _line(world, w[m.GROUPS_AT] + group * m.GROUP_WORDS)
+    fetch_named(world, trail, abi.EGRESS_TRAIL, abi.TRAIL_WORDS)
+
+
+@compiled
+def _behind(world: World, node: int, place: int, depth: int, end: int) -> None:
+    """Notes the rows of a depth: those behind the ones before that come in this window too.
+
+    Then asks for where the trails are of the ones before, or their queue pairs; and for what the trails
+    name of those before these, or the queue pairs' templates.
+    """
+    w = world.w
+    notes = _notes(world, place)
+    rows, is_switch = notes + _ROWS, node < w[m.SWITCHES]
+    before = w[notes + depth - 2] if depth > 1 else 0
+    count = last = w[notes + depth - 1]
+    for number in range(before, last):
+        row = w[rows + number]
+        behind = w[row + m.R_NEXT]
+        if depth < _DEPTHS and behind >= 0 and w[row + m.R_AFTER] < end and count < _MOST_ROWS:
+            w[rows + count] = behind
+            count += 1
+            _row(world, node, behind)
+        if depth == 1:
+            sender = world.h[row * 2 + m.RH_OUT_PORT]
+            _line(world, w[m.PORTS_AT] + sender * m.PORT_WORDS + _SEND)
+        if is_switch:
+            _trail_record(world, node, row)
+        else:
+            _near(world, _queue_pair(world, node, row), k.QP_WORDS)
+    if depth < _DEPTHS:
+        w[notes + depth] = count
+    if depth > 1:
+        first = w[notes + depth - 3] if depth > 2 else 0
+        if is_switch:
+            _trails(world, node, notes, first, before)
+        else:
+            for number in range(first, before):
+                qp = _queue_pair(world, node, w[rows + number])
+                _near(world, w[qp + k.E_TEMPLATE], k.TEMPLATE_WORDS)
+
+
+@inlined
+def _queue_pair(world: World, node: int, row: int) -> int:
     """The end of a queue pair that a frame names."""
     w = world.w
     host = w[m.HOSTS_AT] + w[w[m.NODES_AT] + node * m.NODE_WORDS + m.N_HOST] * k.HOST_WORDS
     bth = data_at(world, row) + templates.bth_offset(world, host)
     index = templates.get24(world, bth + 5) - k.FIRST_QPN
-    _near(world, w[host + k.H_FIRST_QP] + index * k.QP_WORDS, k.QP_WORDS)
-
-
-@compiled
-def _followers(world: World, node: int, place: int, depth: int, end: int) -> None:
-    """The rows behind those of a depth that come in this window too; what these rows' trails name."""
-    w = world.w
-    notes = _notes(world, place)
-    first = w[notes + depth - 1] if depth else 0
-    last = w[notes + depth]
-    count = last
-    for number in range(first, last):
-        row = w[w[notes + _ROWS + number] + m.R_NEXT]
-        if row >= 0 and w[row + m.R_TIME] < end and count < _MOST_ROWS:
-            w[notes + _ROWS + count] = row
-            count += 1
-            _row(world, row)
-            if w[row + m.R_NEXT] >= 0:
-                _line(world, w[row + m.R_NEXT] + m.R_TIME)
-    w[notes + depth + 1] = count
-    if node < w[m.SWITCHES]:
-        if depth:
-            _trail_records(world, node, notes, first, last)
-        else:
-            _trails(world, node, notes, first, last)
-
-
-@compiled
-def _last_trails(world: World, switch: int, place: int) -> None:
-    w = world.w
-    notes = _notes(world, place)
-    _trails(world, switch, notes, w[notes + _FIRST], w[notes + _SECOND])
-    _trail_records(world, switch, notes, w[notes + _SECOND], w[notes + _THIRD])
-
-
-@inlined
-def _trail_records(world: World, switch: int, notes: int, first: int, end: int) -> None:
-    for number in range(first, end):
-        _trail_record(world, switch, world.w[notes + _ROWS + number])
+    return w[host + k.H_FIRST_QP] + min(max(index, 0), w[host + k.H_QPS] - 1) * k.QP_WORDS
 
 
 @inlined
 def _trail_record(world: World, switch: int, row: int) -> None:
-    start = _trail_start(world, switch, row)
+    start = _trail_start(world, switch, row) // 2
     _near(world, trail_of(world, switch, row) + start, m.TRAIL_WORDS - start)
 
 
 @inlined
 def _trail_start(world: World, switch: int, row: int) -> int:
     """The first word that matters of a row's trail: one that waits at a port needs egress alone."""
-    sender = world.w[m.PORTS_AT] + world.h[row * 2 + m.RH_OUT_PORT] * m.PORT_WORDS
-    return abi.EGRESS_TRAIL if world.w[sender + m.P_NODE] == switch else 0
+    w, record = world.w, world.w[m.NODES_AT] + switch * m.NODE_WORDS
+    local = world.h[row * 2 + m.RH_OUT_PORT] - w[record + m.N_FIRST_PORT]
+    return abi.EGRESS_TRAIL if 0 <= local < w[record + m.N_PORTS] else 0
 
 
 @inlined
@@ -246,13 +276,9 @@ def _trails(world: World, switch: int, notes: int, first: int, end: int) -> None
         trail = trail_of(world, switch, row)
         start = _trail_start(world, switch, row)
         if start == 0:
-            _queue(world, switch, row, w[trail + m.TR_QUEUE] - 1)
-            for word in range(abi.OWN_TRAIL):
-                if w[trail + word]:
-                    fetch(w[trail + word])
-        for word in range(abi.EGRESS_TRAIL, abi.TRAIL_WORDS):
-            if w[trail + word]:
-                fetch(w[trail + word])
+            _queue(world, switch, row, world.h[trail * 2 + m.TRH_QUEUE] - 1)
+            fetch_named(world, trail, 0, abi.OWN_TRAIL)
+        fetch_named(world, trail, abi.EGRESS_TRAIL, abi.TRAIL_WORDS)
 
 
 @inlined
@@ -260,7 +286,7 @@ def _queue(world: World, switch: int, row: int, queue: int) -> None:
     """The queue that a packet will likely come to, its port, and the group that will count it."""
     w = world.w
     if queue >= 0:
-        _line(world, w[m.QUEUES_AT] + queue * m.QUEUE_WORDS)
+        _near(world, w[m.QUEUES_AT] + queue * m.QUEUE_WORDS, 2 * _LINE_WORDS)
         _near(world, w[m.PORTS_AT] + queue // m.CLASSES * m.PORT_WORDS, _SEND + _LINE_WORDS)
         group = _in_port(world, switch, row) * m.CLASSES + queue % m.CLASSES
         _line(world, w[m.GROUPS_AT] + group * m.GROUP_WORDS)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sglb.fabric.kernel.ahead import gather, prepare
+from sglb.fabric.kernel.ahead import STEPS, begin, gather, prepare
 from sglb.fabric.kernel.hosts import host_event, host_receive
 from sglb.switch.core import model as m
 from sglb.switch.core.heap import NEVER, index_of, kind_of, node_of, peek, peek_kind, pop
@@ -29,13 +29,21 @@ _LARGE: Final = 100
 
 
 @compiled
-def _run_heap(world: World, heap: int, end: int) -> int:
-    """Runs one heap's events before `end`; how many those were."""
+def _run_heap(world: World, heap: int, end: int, place: int, turns: int) -> int:
+    """Runs one heap's events before `end`; how many those were.
+
+    It is number `place` of so many `turns` in this window, of which the next ones are prepared between
+    the events (memory takes only so many requests at a time); 0 turns: none are.
+    """
     w = world.w
     count = 0
-    pipe_at = _pipe_of(world, heap)
+    step = 0 if turns else STEPS
+    due_at = _due_at(world, heap)
     while True:
-        due = w[w[pipe_at] + m.R_TIME] if w[pipe_at] >= 0 else NEVER
+        if step < STEPS:
+            prepare(world, place, step, turns, end)
+            step += 1
+        due = w[due_at]
         time = peek(world, heap)
         if due < time or (due == time and due < end and peek_kind(world, heap) > m.EV_PIPE):
             if due >= end:
@@ -51,16 +59,18 @@ def _run_heap(world: World, heap: int, end: int) -> int:
         if w[m.HALT] & FATAL:
             break
     w[w[m.FIRSTS_AT] + heap] = min(time, due)
+    for later in range(step, STEPS):
+        prepare(world, place, later, turns, end)
     return count
 
 
 @inlined
-def _pipe_of(world: World, heap: int) -> int:
-    """Where the list of the packets in a switch's pipeline is that have no event, or an empty list."""
+def _due_at(world: World, heap: int) -> int:
+    """Where it stands when the first packet in a switch's pipeline is due, which has no event."""
     w = world.w
     if w[m.HEAPS] == 1 or heap >= w[m.SWITCHES]:
-        return m.NOTHING
-    return w[m.NODES_AT] + heap * m.NODE_WORDS + m.N_PIPE_HEAD
+        return m.NO_TIME
+    return w[m.NODES_AT] + heap * m.NODE_WORDS + m.N_PIPE_DUE
 
 
 @compiled
@@ -126,10 +136,11 @@ def run(world: World, limit: int, lookahead: int) -> int:
             return NEVER if start == NEVER else limit
         end = min(start - start % lookahead + lookahead, limit)
         count = gather(world, end)
+        if large:
+            begin(world, count, end)
         for place in range(count):
-            if large:
-                prepare(world, place, count, end)
-            w[m.EVENTS_RUN] += _run_heap(world, w[w[m.ACTIVE_AT] + place], end)
+            heap = w[w[m.ACTIVE_AT] + place]
+            w[m.EVENTS_RUN] += _run_heap(world, heap, end, place, count if large else 0)
             if w[m.HALT] & FATAL:
                 return w[m.NOW]
         if w[m.HALT]:

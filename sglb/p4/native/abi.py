@@ -96,16 +96,16 @@ DIGEST_CAPACITY: Final = 3  #: words there
 DIGEST_USED: Final = 4  #: words in use: records of (instance, number of words, words ...)
 DIGEST_LOST: Final = 5  #: digests that found no room
 # Words 6 and 7 lead to the custom CRCs' models (see `table_layout`).
-TRAIL: Final = (
-    8  #: address of TRAIL_WORDS words, where each pass leaves the addresses that it read at
-)
+TRAIL: Final = 8  #: address of TRAIL_WORDS int32, where each pass leaves where it read
 FIRST_TABLE: Final = (
     9  #: address of each table's head, then of each instance, then of each value set
 )
 
-#: A trail tells where the next packet of the same flow will likely read: places in tables and registers,
-#: each in a word of its own; a word that a pass doesn't come by keeps what it had. Ingress has the first
-#: words, then one is the caller's, and egress has those from EGRESS_TRAIL on.
-TRAIL_WORDS: Final = 40
-OWN_TRAIL: Final = 23
-EGRESS_TRAIL: Final = 24
+#: A trail tells where the next packet of the same flow will likely read: places in tables and
+#: registers, each in a word of its own; a word that a pass doesn't come by keeps what it had. A word is
+#: the number of a line of memory, an address without its lowest TRAIL_SHIFT bits, cut to 32 bits.
+#: Ingress has the first words, then one is the caller's, and egress has those from EGRESS_TRAIL on.
+TRAIL_WORDS: Final = 48
+TRAIL_SHIFT: Final = 6
+OWN_TRAIL: Final = 31
+EGRESS_TRAIL: Final = 32

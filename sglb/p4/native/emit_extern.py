@@ -73,7 +73,9 @@ def _leave(body: Body, stmt: ir.Extern, pointer: str) -> None:
     word = body.unit.instance_trails.get((body.block, stmt.instance or 0))
     if word is not None:
         trail = body.machine_address(abi.TRAIL)
-        body.fn.do(f"store ptr {pointer}, ptr {body.address(trail, word * table_layout.WORD)}")
+        number = body.fn.op(f"ptrtoint ptr {pointer} to i64")
+        line = body.resized(body.shifted_right(number, 64, abi.TRAIL_SHIFT), 64, 32)
+        body.fn.do(f"store i32 {line}, ptr {body.address(trail, word * 4)}, align 4")
 
 
 @op("register.read")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sglb.p4 import ir
+from sglb.p4.native import abi
 from sglb.p4.native import table_layout as lay
 from sglb.p4.native.table_layout import IndexLayout, KeyShape, Kind
 
@@ -69,7 +70,9 @@ class _Text:
 
     def trail(self, place: str, word: int) -> None:
         """Leaves an address in a word of `%trail`."""
-        self.line(f"store ptr {place}, ptr {self.at('%trail', word * lay.WORD)}")
+        number = self.let(f"ptrtoint ptr {place} to i64")
+        line = self.let(f"trunc i64 {self.let(f'lshr i64 {number}, {abi.TRAIL_SHIFT}')} to i32")
+        self.line(f"store i32 {line}, ptr {self.at('%trail', word * 4)}, align 4")
 
     def end(self) -> str:
         """The whole function."""

@@ -113,7 +113,7 @@ class NativeEngine:
         self._digests = np.zeros(digest_words, dtype=np.int64)
         machine[abi.DIGEST_BUFFER] = self._digests.ctypes.data
         machine[abi.DIGEST_CAPACITY] = digest_words
-        self._trail = np.zeros(abi.TRAIL_WORDS, dtype=np.int64)
+        self._trail = np.zeros(abi.TRAIL_WORDS, dtype=np.int32)
         machine[abi.TRAIL] = self._trail.ctypes.data
         self._machine_address = int(machine.ctypes.data)
         self._out = np.zeros(native.max_header_bytes + 8, dtype=np.uint8)

@@ -49,20 +49,20 @@ from sglb.p4 import ir
 from sglb.p4.hashing import CrcModel, crc_start, crc_table
 from sglb.p4.native import abi
 
-# --- heads: one of 16 words for each table and value set ---
-HEAD_WORDS: Final = 16
+# --- heads: one for each table and value set ---
+HEAD_WORDS: Final = 10
 HEAD_DEFAULT: Final = 0  #: address of the default entry's record
 HEAD_INDEX: Final = 1  #: address of the array, slots, first node or groups
 HEAD_EXTENT: Final = 2  #: slots - 1, groups, or how far a trie's key shifts to index the first node
-HEAD_MEMBER: Final = 3  #: where this table's records are in a member's block
-HEAD_NOTHING: Final = 4  #: address of the record with action -1
-HEAD_MACHINE: Final = 5  #: address of the machine
-HEAD_EMPTY: Final = 6  #: address of the profile's count of lookups that found nobody alive
 HEAD_VECTORS: Final = (
-    7  #: address of the bit vectors, or the list of their blocks; 0: use the groups
+    3  #: address of the bit vectors, or the list of their blocks; 0: use the groups
 )
-HEAD_BLOCKS: Final = 8  #: blocks of bit vectors
-HEAD_RECORDS: Final = 9  #: address of the records' addresses, by bit, of vectors without blocks
+HEAD_BLOCKS: Final = 4  #: blocks of bit vectors
+HEAD_RECORDS: Final = 5  #: address of the records' addresses, by bit, of vectors without blocks
+HEAD_MEMBER: Final = 6  #: where this table's records are in a member's block
+HEAD_NOTHING: Final = 7  #: address of the record with action -1
+HEAD_MACHINE: Final = 8  #: address of the machine
+HEAD_EMPTY: Final = 9  #: address of the profile's count of lookups that found nobody alive
 
 # --- machine: further words of the machine than `abi` names ---
 CUSTOM_CRC16: Final = 6  #: address of crc16_custom's model
@@ -171,6 +171,11 @@ def value_set_word(program: ir.Program, index: int) -> int:
 def machine_words(program: ir.Program) -> int:
     """Words of the machine."""
     return value_set_word(program, len(program.value_sets))
+
+
+def state_words(program: ir.Program) -> int:
+    """Words of the machine and, behind it, the tables' heads, where a switch keeps both together."""
+    return machine_words(program) + sum(map(head_words, program.tables))
 
 
 def crc_words(model: CrcModel) -> list[int]:
@@ -349,6 +354,14 @@ def record_layout(table: ir.Table) -> RecordLayout:
     before = 0 if table.direct_meter is None else METER_BYTES
     stride = before + _align(index.end, RECORD_ALIGN)
     return RecordLayout(before, stride, tuple(params), counter, last_hit, choice, index)
+
+
+def head_words(table: ir.Table) -> int:
+    """Words of a table's head: no more than it needs, as many heads lie side by side."""
+    if table.implementation is not None:
+        return HEAD_WORDS
+    rules = record_layout(table).index.kind is Kind.RULES
+    return HEAD_MEMBER if rules else HEAD_VECTORS
 
 
 def trail_words(table: ir.Table) -> int:

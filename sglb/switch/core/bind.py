@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sglb.p4.native import abi
+from sglb.p4.native import table_layout as lay
 from sglb.p4.native.engine import read_digests
 from sglb.p4.native.program import NativeProgram, compile_native
 from sglb.switch.core import model as m
@@ -111,7 +112,7 @@ class CoreSwitch:
         w[at + m.F_CLEAR] = addresses["p4_clear_metadata"]
         w[at + m.F_PRESERVE] = addresses["p4_preserve"]
         w[at + m.F_FRAME_BYTES] = native.frame_bytes
-        w[at + m.F_TABLES] = len(native.ir.tables)
+        w[at + m.F_STATE_LINES] = -(-lay.state_words(native.ir) * lay.WORD // abi.ROW_ALIGN)
         w[at + m.F_INGRESS] = addresses["p4_ingress_pass"]
         return number
 

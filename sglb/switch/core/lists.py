@@ -17,6 +17,7 @@ def append(world: World, at: int, row: int) -> None:
         w[at] = row
     else:
         w[tail + m.R_NEXT] = row
+        w[tail + m.R_AFTER] = w[row + m.R_TIME]
     w[at + 1] = row
 
 

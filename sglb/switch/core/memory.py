@@ -173,11 +173,13 @@ class _Layout:
             m.FIRSTS_AT: len(self.nodes),
             m.ACTIVE_AT: len(self.nodes) + 1,
             m.AHEAD_AT: m.AHEAD_NODES * m.AHEAD_WORDS,
+            m.PIPES_AT: switches * m.PIPE_WORDS,
             m.EVENTS_AT: sum(self.events) * m.EVENT_WORDS,
             m.PROGRAMS_AT: max(1, switches) * m.PROGRAM_WORDS,
             m.CONFIG_AT: sizes.configs * m.CFG_WORDS,
             m.DEAD_AT: ports * self._dead_words,
             m.DROPS_AT: (ports + len(self.nodes)) * m.DROP_REASONS,
+            m.TRAILS_AT: switches * m.TRAILS * m.TRAIL_WORDS,
             **sizes.sections,
             m.ROWS_AT: sizes.rows * self.row_words,
         }
@@ -192,7 +194,6 @@ class _Layout:
             * (m.TIMER_WORDS + _lines(-(-sizes.payload_bytes // 8))),
             m.COPIES_AT: switches * sizes.copies * m.COPY_WORDS,
             m.MCAST_AT: switches * MCAST_GROUPS * m.MCAST_WORDS,
-            m.TRAILS_AT: switches * m.TRAILS * m.TRAIL_WORDS,
             m.CLONES_AT: switches * sizes.clone_sessions * m.CLONE_WORDS,
         }
         self.at: dict[int, int] = {}
@@ -254,7 +255,7 @@ class _Layout:
             m.CLONE_SESSIONS: sizes.clone_sessions,
             m.PARSE_BYTES: _UNBOUNDED if sizes.parse_bytes is None else sizes.parse_bytes,
             m.FAILED_NODE: -1,
-            m.NOTHING: -1,
+            m.NO_TIME: NEVER,
         }
         for word, value in (*header.items(), *sizes.counts.items()):
             w[word] = value
@@ -275,6 +276,7 @@ class _Layout:
             m.N_FIRST_PORT: self.first_port[index],
             m.N_HEAP: 0 if self.sizes.one_heap else index,
             m.N_PROGRAM: -1,
+            m.N_PIPE_DUE: NEVER,
             m.N_ALIVE: 1,
             m.N_PORT_OF: table,
             m.N_PORTS: len(self.numbers[index]),

@@ -68,6 +68,7 @@ CONFIG_AT: Final = 55  #: CFG_* words
 FIRSTS_AT: Final = 56  #: per heap: no event is before that time; the driver's to set after events
 ACTIVE_AT: Final = 57  #: the driver's: heaps with events in the window
 TRAILS_AT: Final = 59  #: per switch: TRAILS records, see `trails`
+PIPES_AT: Final = 60  #: a record a switch, see below
 AHEAD_AT: Final = 58  #: its notes on the rows that come next: AHEAD_NODES times AHEAD_WORDS words
 ROW_WORDS: Final = 64  #: int64 words of a packet row (its stride / 8)
 ROW_FREE: Final = 65  #: first row that was given back, -1 when none
@@ -97,7 +98,7 @@ BLOB_END: Final = 89
 FAMILY_FRESH: Final = 90
 OTHER_SCRATCH: Final = 92  #: byte offset in the block of more such room
 FAILED_STATUS: Final = 93
-NOTHING: Final = 91  #: an empty list
+NO_TIME: Final = 91  #: NEVER, for who needs a place that holds it
 LOG_OVERRUN: Final = 94  #: records that found no room: the driver came too late
 WIRE_AT: Final = 98  #: a live switch's sockets, see `sglb.switch.wire.layout`
 PARSE_BYTES: Final = (
@@ -113,17 +114,25 @@ HALT_DONE: Final = 32  #: every flow is complete
 HALT_BLOBS: Final = 64  #: no free blob, or a frame that is too long even for one
 HALT_DIGEST: Final = 128  #: digests wait for the control plane
 
+# --- pipelines: for whoever looks ahead, the last rows that came to each switch's list ---
+PIPE_WORDS: Final = 16
+PI_PUT: Final = 0  #: rows that have ever come, and that have gone
+PI_TAKEN: Final = 1
+PI_ROWS: Final = 2  #: row number n is in word n % PIPE_ROWS
+PIPE_ROWS: Final = PIPE_WORDS - PI_ROWS
+
 AHEAD_NODES: Final = 8
 AHEAD_WORDS: Final = 64
 
 # --- trails: where packets of a flow were looked up and queued ---
 TRAILS: Final = 128  #: a switch; a power of two
-TRAIL_WORDS: Final = abi.TRAIL_WORDS
-TR_QUEUE: Final = abi.OWN_TRAIL  #: number of the queue + 1
+TRAIL_WORDS: Final = abi.TRAIL_WORDS // 2
+TRH_QUEUE: Final = abi.OWN_TRAIL  #: number of the queue + 1
 
 # --- packet rows: the caller's room of `abi`, int64 words and (H) int32 halves, from the row's start ---
 R_NEXT: Final = abi.OWN_WORD  #: next row of the list that this one is in, -1 for none
 R_ENQ: Final = abi.OWN_WORD + 1  #: when it was queued, ps
+R_AFTER: Final = R_ENQ  #: in a list that `append` makes: R_TIME of the next row, if there is one
 R_TIME: Final = (
     abi.OWN_WORD + 2
 )  #: when the list's owner is to act on it, ps (arrival on a wire ...)
@@ -179,7 +188,7 @@ N_PIPE_HEAD: Final = (
 N_PIPE_TAIL: Final = 9
 N_PORT_OF: Final = 10  #: int32 offset of a table of 512: P4 port number -> global port, -1
 N_DROP_PORT: Final = 11
-N_EVENT_PORT: Final = 12
+N_PIPE_DUE: Final = 12  #: R_TIME of the first of them, NEVER for none
 N_DEPTH_UNIT: Final = 13  #: 0 packets, 1 bytes, 2 cells
 N_OVERHEAD: Final = 14  #: bytes a frame takes on the wire beside its own
 N_QUEUES: Final = 15  #: queues a port
@@ -198,6 +207,7 @@ N_INJECT_TAIL: Final = 27
 N_HOST: Final = 28  #: record in HOSTS
 N_ID: Final = 29  #: id in the Topology
 N_ETHERTYPE: Final = 30  #: of generated packets
+N_EVENT_PORT: Final = 31
 N_SHARED_USED: Final = 32  #: traffic manager: bytes of the shared pool in use
 N_SHARED_BYTES: Final = 33
 N_SHARED_PEAK: Final = 34
@@ -255,21 +265,21 @@ P_CUT_AT: Final = 38  #: time of the last cut, ps
 P_DROPS: Final = 39  #: word offset of its drop counters
 
 # --- queues: port * CLASSES + class ---
-QUEUE_WORDS: Final = 24  # two lines of the cache for every packet, one for what is rare
+QUEUE_WORDS: Final = 24  # a line of the cache for every packet, two for what is rare
 Q_HEAD: Final = 0
 Q_TAIL: Final = 1
 Q_PACKETS: Final = 2
 Q_BYTES: Final = 3
 Q_CELLS: Final = 4
-Q_MAX_BYTES: Final = 5
-Q_MAX_PACKETS: Final = 6
-Q_DEFICIT: Final = 7
+Q_DEFICIT: Final = 5
+Q_HIGH_BYTES: Final = 6  #: deepest since whoever watches has set it back
+Q_MAX_PACKETS: Final = 7
 Q_PAUSE_UNTIL: Final = 8  #: when a pause from the peer runs out, ps
 Q_PAUSED_AT: Final = 9  #: since when the class has been paused without a break
 Q_WATCHDOG: Final = 10  #: 0 quiet, 1 armed, 2 storm (drops or forwards)
 Q_COUNTED: Final = 11  #: bytes that the buffer counts here: of packets without a priority group
 Q_SENT_BYTES: Final = 12  #: of frames that went from here to the wire
-Q_HIGH_BYTES: Final = 13  #: deepest since whoever watches has set it back
+Q_MAX_BYTES: Final = 13  #: never less than Q_HIGH_BYTES
 Q_STORMS: Final = 14
 Q_PAUSE_RX: Final = 15  #: pause frames for this class that asked for a pause, received and sent
 Q_PAUSE_TX: Final = 16
@@ -316,7 +326,7 @@ F_PARSE: Final = 2
 F_CLEAR: Final = 3
 F_PRESERVE: Final = 4
 F_FRAME_BYTES: Final = 5
-F_TABLES: Final = 6  #: how many tables it has
+F_STATE_LINES: Final = 6  #: lines of the cache that its machine and its tables' heads take
 
 # --- heaps and events ---
 HEAP_WORDS: Final = 4

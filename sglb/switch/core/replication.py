@@ -70,12 +70,17 @@ def to_queue(world: World, node: int, row: int, number: int, queue: int, now: in
     w, half = world.w, row * 2
     world.h[half + m.RH_OUT_PORT] = number
     world.h[half + m.RH_QUEUE] = queue
-    time = now + w[node_record(world, node) + m.N_INGRESS_PS]
-    if w[m.HEAPS] == 1:
-        wait(world, node, row, m.N_PIPE_HEAD, m.EV_PIPE, time)
-    else:  # whoever runs the node's heap looks at this list too
-        w[row + m.R_TIME] = time
-        append(world, node_record(world, node) + m.N_PIPE_HEAD, row)
+    record = node_record(world, node)
+    time = now + w[record + m.N_INGRESS_PS]
+    w[row + m.R_TIME] = time
+    if w[record + m.N_PIPE_HEAD] < 0:
+        w[record + m.N_PIPE_DUE] = time
+        if w[m.HEAPS] == 1:  # else whoever runs the node's heap looks at N_PIPE_DUE too
+            push(world, node, time, m.EV_PIPE, 0, 0)
+    append(world, record + m.N_PIPE_HEAD, row)
+    pipe = w[m.PIPES_AT] + node * m.PIPE_WORDS
+    w[pipe + m.PI_ROWS + w[pipe + m.PI_PUT] % m.PIPE_ROWS] = row
+    w[pipe + m.PI_PUT] += 1
 
 
 # --- families ---

@@ -12,7 +12,7 @@ from sglb.switch.core import model as m
 from sglb.switch.core.buffer import queue_at
 from sglb.switch.core.call import bit_length, call2
 from sglb.switch.core.generator import timer_due
-from sglb.switch.core.heap import order_of, push, remove
+from sglb.switch.core.heap import NEVER, order_of, push, remove
 from sglb.switch.core.jit import compiled, inlined
 from sglb.switch.core.lists import insert_by_time, take
 from sglb.switch.core.observe import SYNCMESH, ether_type, log, lost, urgent_note
@@ -122,7 +122,7 @@ def _ingress(world: World, node: int, row: int, now: int) -> None:
         lose(world, node, row, m.DROP_INGRESS, now)
     else:
         h[half + abi.INSTANCE_TYPE] = 0
-        w[trail + m.TR_QUEUE] = _queue_number(world, record, row)
+        h[trail * 2 + m.TRH_QUEUE] = _queue_number(world, record, row)
         to_queue(world, node, row, h[half + abi.EGRESS_SPEC], h[half + abi.PRIORITY], now)
 
 
@@ -320,11 +320,15 @@ def _tell_received(world: World, port: int, row: int, now: int) -> None:
 def pipe(world: World, node: int, now: int) -> None:
     """Packets whose ingress latency is over come to their queues."""
     w = world.w
-    at = node_record(world, node) + m.N_PIPE_HEAD
-    while w[at] >= 0 and w[w[at] + m.R_TIME] <= now:
-        _enqueue(world, node, take(world, at), now)
+    record = node_record(world, node)
+    at, due = record + m.N_PIPE_HEAD, record + m.N_PIPE_DUE
+    while w[due] <= now:
+        row = take(world, at)
+        w[due] = w[row + m.R_AFTER] if w[at] >= 0 else NEVER
+        w[w[m.PIPES_AT] + node * m.PIPE_WORDS + m.PI_TAKEN] += 1
+        _enqueue(world, node, row, now)
     if w[at] >= 0 and w[m.HEAPS] == 1:
-        push(world, node, w[w[at] + m.R_TIME], m.EV_PIPE, 0, 0)
+        push(world, node, w[due], m.EV_PIPE, 0, 0)
 
 
 @compiled

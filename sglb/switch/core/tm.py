@@ -97,8 +97,9 @@ def _link(world: World, row: int, node_record: int, record: int, queue: int) -> 
     w[queue + m.Q_MAX_PACKETS] = max(w[queue + m.Q_MAX_PACKETS], packets)
     count = w[queue + m.Q_BYTES] + h[half + m.RH_BYTES]
     w[queue + m.Q_BYTES] = count
-    w[queue + m.Q_MAX_BYTES] = max(w[queue + m.Q_MAX_BYTES], count)
-    w[queue + m.Q_HIGH_BYTES] = max(w[queue + m.Q_HIGH_BYTES], count)
+    if count > w[queue + m.Q_HIGH_BYTES]:
+        w[queue + m.Q_HIGH_BYTES] = count
+        w[queue + m.Q_MAX_BYTES] = max(w[queue + m.Q_MAX_BYTES], count)
     if w[node_record + m.N_DEPTH_UNIT] == 2:
         size = w[node_record + m.N_CELL_BYTES]
         h[half + m.RH_CELLS] = (h[half + m.RH_BYTES] + size - 1) // size

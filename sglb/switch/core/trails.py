@@ -11,7 +11,7 @@ from typing import Final
 
 from sglb.p4.native import abi
 from sglb.switch.core import model as m
-from sglb.switch.core.call import load64
+from sglb.switch.core.call import fetch, load64
 from sglb.switch.core.jit import inlined
 from sglb.switch.core.world import World
 
@@ -19,6 +19,7 @@ _MIX: Final = 0x9E3779B97F4A7C15 - (1 << 64)
 _IPV4_ADDRESSES: Final = 26  #: behind an Ethernet header; then ports, length and checksum
 _IPV6_ADDRESSES: Final = 30  #: from the middle of the source's on
 _VERSION: Final = 14
+_LOW_32: Final = 0xFFFFFFFF
 
 
 @inlined
@@ -40,3 +41,18 @@ def follow(world: World, record: int, trail: int) -> None:
     w = world.w
     base = w[m.BASE]
     w[((w[record + m.N_MACHINE] - base) >> 3) + abi.TRAIL] = base + trail * 8
+
+
+@inlined
+def fetch_named(world: World, trail: int, first: int, end: int) -> None:
+    """Has the processor bring near what some words of a record name.
+
+    The bits that they lack are taken to be those of the fabric's block: it was laid out by the same
+    system, not far from there, and a wrong guess costs time alone.
+    """
+    bits = 32 + abi.TRAIL_SHIFT
+    above = world.w[m.BASE] >> bits << bits
+    for word in range(first, end):
+        line = world.h[trail * 2 + word]
+        if line:
+            fetch(above | (line & _LOW_32) << abi.TRAIL_SHIFT)

@@ -157,7 +157,7 @@ def _off_the_wire(world: World, sender: int) -> int:
     head = w[record + m.P_WIRE_HEAD]
     if head >= 0:
         push_order(
-            world, w[record + m.P_ARRIVE_HEAP], w[head + m.R_TIME], w[record + m.P_ARRIVE], head
+            world, w[record + m.P_ARRIVE_HEAP], w[row + m.R_AFTER], w[record + m.P_ARRIVE], head
         )
     return row
 
