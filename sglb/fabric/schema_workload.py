@@ -157,8 +157,8 @@ class WorkloadBlock(Model):
     `nvlink_gbps` (3600: NVLink 4, 450 GB/s a direction) and is no flow of the fabric. `rail_aware`
     makes GPUs send to their own rail only, the rest of the way is NVLink's (all-to-all, MoE).
 
-    `mix` is several workloads in one run, each with its own `start_us` and `hosts`; the flows of one
-    do not wait for those of another. `times` with `every_us` starts the same flows anew so often, each
+    `mix` is several workloads in one run, each with its own `start_us` (of flows: what all their own
+    are counted from) and `hosts`; the flows of one do not wait for those of another. `times` with `every_us` starts the same flows anew so often, each
     time so much later, whether or not those before are complete.
     """
 
@@ -189,11 +189,8 @@ class WorkloadBlock(Model):
         exactly_one(self, WORKLOADS)
         if (self.times > 1) != (self.every_us is not None):
             raise ValueError("times and every_us go together, times from 2 on")
-        if self.flows is not None or self.flow_file is not None:
-            if self.hosts is not None:
-                raise ValueError("hosts goes with a collective, flows name their own")
-            if self.start_us:
-                raise ValueError("start_us goes with a collective, each flow has its own")
+        if (self.flows is not None or self.flow_file is not None) and self.hosts is not None:
+            raise ValueError("hosts goes with a collective, flows name their own")
         if self.mix is not None:
             if self.hosts is not None or self.start_us:
                 raise ValueError("hosts and start_us go with the parts of a mix")

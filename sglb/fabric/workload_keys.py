@@ -166,7 +166,8 @@ class WorkloadKeys:
                 what = f"is {entry.dst}, the same as src"
                 self._problems.bad((*self._path, "flows", i, "dst"), what)
             elif len(ends) == 2:
-                flows.append((ends[0], ends[1], entry.bytes, us_to_ps(entry.start_us)))
+                start_ps = self._start_ps + us_to_ps(entry.start_us)
+                flows.append((ends[0], ends[1], entry.bytes, start_ps))
         return None if len(flows) < len(entries) else workload.flow_list(flows)
 
     def _flow_file(self, block: FlowFile) -> Workload | None:
@@ -180,7 +181,8 @@ class WorkloadKeys:
                 if flow.src == flow.dst:
                     raise WorkloadError(f"{path}: flow {n} goes from node {flow.src} to itself")
                 ends = (host(flow.src), host(flow.dst))
-                flows.append((*ends, flow.size_bytes, flow.start_ps - first_ps))
+                start_ps = self._start_ps + flow.start_ps - first_ps
+                flows.append((*ends, flow.size_bytes, start_ps))
             return workload.flow_list(flows)
         return None
 

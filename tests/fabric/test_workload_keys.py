@@ -112,6 +112,12 @@ def test_some_hosts_in_their_order() -> None:
     assert work == collectives.reduce_scatter([8, 5], 9)
 
 
+def test_flows_count_from_the_start_of_their_part() -> None:
+    entry = {"src": "h0", "dst": "h3", "bytes": 9, "start_us": 2}
+    flows = _load({"flows": [entry], "start_us": 1.5, "times": 2, "every_us": 10}).workload.flows
+    assert [flow.start_ps for flow in flows] == [3_500_000, 13_500_000]
+
+
 @pytest.mark.parametrize(
     ("block", "said"),
     [
@@ -143,7 +149,7 @@ def test_some_hosts_in_their_order() -> None:
             {"arrivals": {"load": 0.5, "sizes": "websearch", "duration_us": 1}},
             "must be one of web_search, fb_hdp",
         ),
-        ({"flow_file": {"path": "none.txt"}, "start_us": 1}, "start_us goes with a collective"),
+        ({"flow_file": {"path": "none.txt"}, "hosts": ["h0", "h1"]}, "hosts goes with a collective"),
     ],
 )
 def test_impossible_workloads_are_one_line(block: dict[str, Any], said: str) -> None:
