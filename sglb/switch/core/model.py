@@ -122,10 +122,10 @@ PI_ROWS: Final = 2  #: row number n is in word n % PIPE_ROWS
 PIPE_ROWS: Final = PIPE_WORDS - PI_ROWS
 
 AHEAD_NODES: Final = 8
-AHEAD_WORDS: Final = 64
+AHEAD_WORDS: Final = 128
 
 # --- trails: where packets of a flow were looked up and queued ---
-TRAILS: Final = 128  #: a switch; a power of two
+TRAILS: Final = 256  #: a switch; a power of two
 TRAIL_WORDS: Final = abi.TRAIL_WORDS // 2
 TRH_QUEUE: Final = abi.OWN_TRAIL  #: number of the queue + 1
 
