@@ -158,8 +158,9 @@ class WorkloadBlock(Model):
     makes GPUs send to their own rail only, the rest of the way is NVLink's (all-to-all, MoE).
 
     `mix` is several workloads in one run, each with its own `start_us` (of flows: what all their own
-    are counted from) and `hosts`; the flows of one do not wait for those of another. `times` with `every_us` starts the same flows anew so often, each
-    time so much later, whether or not those before are complete.
+    are counted from) and `hosts`; the flows of one do not wait for those of another. `times` with
+    `every_us` starts the same flows anew so often, each time so much later, whether or not those before
+    are complete.
     """
 
     all_to_all: AllToAll | None = None

@@ -149,7 +149,10 @@ def test_flows_count_from_the_start_of_their_part() -> None:
             {"arrivals": {"load": 0.5, "sizes": "websearch", "duration_us": 1}},
             "must be one of web_search, fb_hdp",
         ),
-        ({"flow_file": {"path": "none.txt"}, "hosts": ["h0", "h1"]}, "hosts goes with a collective"),
+        (
+            {"flow_file": {"path": "none.txt"}, "hosts": ["h0", "h1"]},
+            "hosts goes with a collective",
+        ),
     ],
 )
 def test_impossible_workloads_are_one_line(block: dict[str, Any], said: str) -> None:
