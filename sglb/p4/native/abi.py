@@ -1,8 +1,9 @@
 """The border between native code and whoever calls it: packet rows and the machine.
 
 A *packet row* is one packet on its way: a head of fixed fields, room for the caller, the frame (the
-program's slots, packed by `layout`) and the packet's first bytes. Rows lie in one array at a stride
-that is a multiple of 64 bytes; everything is little endian and aligned to its size.
+slots of the program that outlive a pass, packed by `layout`) and the packet's first bytes. Rows lie in
+one array at a stride that is a multiple of 64 bytes; everything is little endian and aligned to its
+size.
 
     bytes 0..127     head: three int64, then int32 fields (the constants below)
     bytes 128..191   the caller's own; native code never touches them
@@ -17,7 +18,9 @@ The *machine* is one switch's state: an int64 array whose words are addresses an
 Each entry point is `void name(machine*, row*)`:
 
     p4_parse, p4_verify_checksum, p4_ingress, p4_egress, p4_compute_checksum, p4_deparse
-        the program's blocks, on the frame as it stands (the `Engine` protocol stands on them)
+        the program's blocks, on the frame as it stands (the `Engine` protocol stands on them); behind
+        the frame of such a row lie the slots that a pass keeps to itself, `NativeProgram.row_bytes` in
+        all
     p4_ingress_pass
         zeroes the frame and sets ingress_port and ingress_global_timestamp, unless FLAG_KEEP_FRAME; sets
         packet_length and instance_type, runs parser, VerifyChecksum and ingress, fills the outputs

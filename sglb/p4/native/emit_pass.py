@@ -119,7 +119,7 @@ def header_bytes(body: Body) -> str:
 def emit_entries(unit: Unit) -> None:
     """Writes all entry points."""
     for block in BLOCKS:
-        _entry(unit, ENTRIES[block], partial(_run_block, block=block))
+        _entry(unit, ENTRIES[block], partial(_run_block, block=block), alone=True)
     _entry(unit, "p4_ingress_pass", _ingress_pass)
     _entry(unit, "p4_parse_pass", _parse_pass)
     _entry(unit, "p4_egress_pass", _egress_pass)
@@ -128,14 +128,21 @@ def emit_entries(unit: Unit) -> None:
     unit.functions.append(_BATCH)
 
 
-def _entry(unit: Unit, name: str, write: Callable[[Body], None]) -> None:
-    whole = abi.FRAME_BYTE + unit.layout.frame_bytes
+def _entry(unit: Unit, name: str, write: Callable[[Body], None], *, alone: bool = False) -> None:
+    """An entry point; the memory of a pass lies behind the frame for a block that runs `alone`."""
+    layout = unit.layout
+    whole = layout.pass_at + layout.pass_bytes if alone else abi.FRAME_BYTE + layout.frame_bytes
     fn = Function(
         f"define void @{name}(ptr noalias captures(none) align 8 %m, "
         f"ptr noalias captures(none) align {abi.ROW_ALIGN} dereferenceable({whole}) %r) nounwind"
     )
     end = fn.label("end")
     body = Body(unit, "", fn, Exits(end, end, end, end))
+    if alone:
+        fn.start(f"%s = getelementptr inbounds i8, ptr %r, i64 {layout.pass_at}")
+    else:
+        fn.start(f"%s = alloca [{layout.pass_bytes} x i8], align 16")
+        zero_bytes(body, "%s", layout.pass_bytes)
     write(body)
     fn.place(end)
     fn.leave("void")
@@ -145,7 +152,7 @@ def _entry(unit: Unit, name: str, write: Callable[[Body], None]) -> None:
 def _call_block(body: Body, block: str) -> None:
     """Runs a block; after a failure the entry point ends."""
     fn = body.fn
-    failed = fn.op(f"call i8 @block_{block}(ptr %m, ptr %r)")
+    failed = fn.op(f"call i8 @block_{block}(ptr %m, ptr %r, ptr %s)")
     go_on = fn.label("next")
     fn.branch(fn.op(f"icmp eq i8 {failed}, 0"), go_on, body.exits.on_fail)
     fn.place(go_on)
@@ -260,7 +267,8 @@ def _egress_pass(body: Body) -> None:
 
 def _clear_metadata(body: Body) -> None:
     for slot in metadata_slots(body.program):
-        body.store(slot, "0")
+        if body.unit.layout.outlives_a_pass(slot):
+            body.store(slot, "0")
 
 
 def metadata_slots(program: ir.Program) -> tuple[int, ...]:

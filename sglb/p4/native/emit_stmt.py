@@ -154,7 +154,7 @@ def run_proc(body: Body, index: int, copy_out: Sequence[ir.Stmt]) -> None:
 def _call_function(body: Body, index: int, exits: Exits) -> None:
     fn = body.fn
     name = _proc_function(body, index)
-    result = fn.op(f"call i8 @{name}(ptr %m, ptr %r, ptr %v)")
+    result = fn.op(f"call i8 @{name}(ptr %m, ptr %r, ptr %s, ptr %v)")
     ways = [
         (int(Ending.EXIT), exits.on_exit),
         (int(Ending.STOP), exits.on_stop),
@@ -188,7 +188,7 @@ def _proc_function(body: Body, index: int) -> str:
 
 
 #: What every function takes besides its block's memory.
-PARAMETERS: Final = "ptr noalias align 8 %m, ptr noalias align 64 %r"
+PARAMETERS: Final = "ptr noalias align 8 %m, ptr noalias align 64 %r, ptr noalias align 16 %s"
 
 
 def proc_body(body: Body, proc: ir.Proc) -> None:

@@ -1,8 +1,10 @@
 """Where native code keeps each slot.
 
-What outlives a block (headers, user metadata, standard metadata, what a copy preserves, anything that
-two blocks use) lies in the row's frame. The rest belongs to one block: a value of its own that LLVM
-keeps in a register or, where an index or a function needs its address, a place in the block's memory.
+What outlives a pass (headers, what a copy preserves, what both passes use) lies in the row's frame.
+Metadata that outlives a block but no pass lies beside it, in memory that a pass has while it runs: the
+row of a packet that waits need not hold it. The rest belongs to one block: a value of its own that
+LLVM keeps in a register or, where an index or a function needs its address, a place in the block's
+memory.
 
 In memory a slot of W bits takes 1, 2, 4, 8 or 16 bytes, wider ones a multiple of 8, zero-extended,
 little endian, aligned to its size (8 above 16 bytes). Headers and arrays stay together.
@@ -14,6 +16,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from sglb.p4 import ir
 from sglb.p4.native.abi import FRAME_BYTE
@@ -22,9 +25,10 @@ from sglb.p4.native.usage import BLOCKS, BlockUse, ProcUse, block_use, proc_uses
 
 
 class Area(Enum):
-    """Where a slot lives: the row, the block's memory, or a value of its own."""
+    """Where a slot lives: the row, the pass's or the block's memory, or a value of its own."""
 
     ROW = "r"
+    PASS = "s"
     MEMORY = "v"
     VALUE = "value"
 
@@ -75,8 +79,28 @@ class _Packing:
         return None
 
 
+#: Standard metadata that an egress pass sets before its program runs, whatever ingress left there.
+_SET_FOR_EGRESS: Final = (
+    "egress_port",
+    "egress_spec",
+    "packet_length",
+    "instance_type",
+    "egress_rid",
+    "enq_timestamp",
+    "enq_qdepth",
+    "deq_timedelta",
+    "deq_qdepth",
+    "egress_global_timestamp",
+)
+_INGRESS_BLOCKS: Final = BLOCKS[:3]
+_PASS_ALIGN: Final = 16
+
+
 class Layout:
-    """All places of a program. `frame_bytes` is a multiple of 8."""
+    """All places of a program. `frame_bytes` is a multiple of 8.
+
+    A row that blocks run on one by one has the `pass_bytes` of a pass's memory at byte `pass_at`.
+    """
 
     def __init__(self, program: ir.Program) -> None:
         self.program = program
@@ -87,10 +111,16 @@ class Layout:
         self._array_at = _outermost(program.arrays)
         self._header_at = {header.valid: header for header in program.headers}
         in_row = self._groups_of(self._row_slots())
+        passing = self._passing(in_row)
         row = _Packing(FRAME_BYTE)
-        row.add_all(self._units(sorted(in_row)))
+        row.add_all(self._units(sorted(in_row - passing)))
         self.frame_bytes = -(-(row.end - FRAME_BYTE) // 8) * 8
         self._row = row.places
+        beside = _Packing(0)
+        beside.add_all(self._units(sorted(passing)))
+        self.pass_at = -(-(FRAME_BYTE + self.frame_bytes) // _PASS_ALIGN) * _PASS_ALIGN
+        self.pass_bytes = beside.end
+        self._pass = beside.places
         self._memory: dict[str, dict[int, int]] = {}
         self.memory_bytes: dict[str, int] = {}
         for name, use in self.blocks.items():
@@ -103,6 +133,9 @@ class Layout:
         offset = self._row.get(slot)
         if offset is not None:
             return Place(Area.ROW, offset, width)
+        offset = self._pass.get(slot)
+        if offset is not None:
+            return Place(Area.PASS, offset, width)
         offset = self._memory[block].get(slot)
         if offset is not None:
             return Place(Area.MEMORY, offset, width)
@@ -112,8 +145,15 @@ class Layout:
         """Byte offset in the row and size in bytes; None for a slot that belongs to one block."""
         offset = self._row.get(slot)
         if offset is None:
-            return None
+            offset = self._pass.get(slot)
+            if offset is None:
+                return None
+            offset += self.pass_at
         return offset, natural_bytes(self.program.slots[slot].width)
+
+    def outlives_a_pass(self, slot: int) -> bool:
+        """Whether the row of a packet that waits between passes holds the slot."""
+        return slot in self._row
 
     def stride_bytes(self, block: str, array: ir.Array) -> int:
         """Bytes from one element to the next."""
@@ -135,10 +175,11 @@ class Layout:
         return (area, low, high - low) if inside == count else None
 
     def _offsets(self, area: Area, block: str) -> list[int]:
-        key = (area, "" if area is Area.ROW else block)
+        key = (area, block if area is Area.MEMORY else "")
         known = self._sorted.get(key)
         if known is None:
-            places = self._row if area is Area.ROW else self._memory[block]
+            beside = {Area.ROW: self._row, Area.PASS: self._pass}
+            places = beside.get(area, self._memory.get(block, {}))
             known = self._sorted[key] = sorted(places.values())
         return known
 
@@ -158,6 +199,25 @@ class Layout:
             slots |= seen & block.slots
             seen |= block.slots
         return slots
+
+    def _passing(self, slots: set[int]) -> set[int]:
+        """Those that no packet takes from one pass to the next; headers and arrays go on whole."""
+        program = self.program
+        sides: list[set[int]] = [set(), set()]
+        for name, use in self.blocks.items():
+            sides[name not in _INGRESS_BLOCKS] |= use.slots
+        standard = program.standard_metadata
+        anew = {standard[name] for name in _SET_FOR_EGRESS if name in standard}
+        # What the program doesn't set of the rest, its target and the parser's end may.
+        sides[0].update(standard.values())
+        staying = (sides[0] & sides[1] - anew).union(
+            *(use.kept for use in self.uses), *program.field_lists.values()
+        )
+        for header in program.headers:
+            staying.update(range(header.valid, header.valid + header.size))
+        for array in self._array_at.values():
+            staying.update(range(array.base, array.base + array.size * array.stride))
+        return slots - staying
 
     def _groups_of(self, slots: set[int]) -> set[int]:
         """The slots, with all of every array and header that holds one of them."""
@@ -182,7 +242,7 @@ class Layout:
             if not slots.isdisjoint(whole):
                 slots.update(whole)
         memory = _Packing(0)
-        memory.add_all(self._units(sorted(slots - self._row.keys())))
+        memory.add_all(self._units(sorted(slots - self._row.keys() - self._pass.keys())))
         self._memory[name] = memory.places
         self.memory_bytes[name] = memory.end
 

@@ -58,8 +58,9 @@ class NativeProgram:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a row's head and frame, up to a multiple of the rows' alignment."""
-        return -(-(abi.FRAME_BYTE + self.frame_bytes) // abi.ROW_ALIGN) * abi.ROW_ALIGN
+        """Bytes of a row that any entry point can run on, up to a multiple of the rows' alignment."""
+        end = self._layout.pass_at + self._layout.pass_bytes
+        return -(-end // abi.ROW_ALIGN) * abi.ROW_ALIGN
 
     def table_word(self, index: int) -> int:
         """The machine's word with the address of a table's head."""
@@ -81,6 +82,10 @@ class NativeProgram:
     def slot_place(self, slot: int) -> tuple[int, int] | None:
         """A slot's offset in the row and size, in bytes; None if only one block knows the slot."""
         return self.places[slot]
+
+    def outlives_a_pass(self, slot: int) -> bool:
+        """Whether the slot is in the frame, which a packet has between passes too."""
+        return self._layout.outlives_a_pass(slot)
 
 
 class _Identity:

@@ -1,6 +1,7 @@
 """A program on its way to LLVM text: the unit (module) and the body (function) under construction.
 
-Every function of the program takes `%m`, the machine, `%r`, the row, and `%v`, its block's memory.
+Every function of the program takes `%m`, the machine, `%r`, the row, `%s`, its pass's memory, and
+`%v`, its block's.
 A procedure is written out where it is called, so that its slots can be registers; one that is large and
 called at several places becomes a function, which returns how it ended (`Ending`).
 """
@@ -198,7 +199,7 @@ class Body:
             return base if not offset else self.fn.op(_offset(base, offset))
         if not offset:
             return base
-        if isinstance(offset, int) and base in ("%m", "%r", "%v"):
+        if isinstance(offset, int) and base in ("%m", "%r", "%s", "%v"):
             return self.fn.at_start(_offset(base, offset))
         return self.fn.op(_offset(base, offset))
 

@@ -72,9 +72,7 @@ class Row:
         """What every slot of the frame holds, by number and name."""
         known = enumerate(self.native.ir.slots)
         return {
-            f"{i} {slot.name}": self.slot(i)
-            for i, slot in known
-            if self.native.slot_place(i) is not None
+            f"{i} {slot.name}": self.slot(i) for i, slot in known if self.native.outlives_a_pass(i)
         }
 
     def out(self) -> bytes:
@@ -139,7 +137,7 @@ class ReferencePasses:
         return {
             f"{i} {slot.name}": context.frame[i]
             for i, slot in enumerate(self.code.slots)
-            if native.slot_place(i) is not None
+            if native.outlives_a_pass(i)
         }
 
 

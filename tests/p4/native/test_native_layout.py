@@ -25,7 +25,7 @@ def check(program: ir.Program) -> Layout:
     """Everything that must hold of any layout."""
     layout = Layout(program)
     for block in BLOCKS:
-        taken: dict[Area, dict[int, int]] = {Area.ROW: {}, Area.MEMORY: {}}
+        taken: dict[Area, dict[int, int]] = {Area.ROW: {}, Area.PASS: {}, Area.MEMORY: {}}
         for slot in range(len(program.slots)):
             place = layout.place(block, slot)
             if place.area is Area.VALUE:
@@ -36,10 +36,14 @@ def check(program: ir.Program) -> Layout:
                 assert taken[place.area].setdefault(byte, slot) == slot
         for byte in taken[Area.ROW]:
             assert FRAME_BYTE <= byte < FRAME_BYTE + layout.frame_bytes
+        for byte in taken[Area.PASS]:
+            assert byte < layout.pass_bytes
         for byte in taken[Area.MEMORY]:
             assert byte < layout.memory_bytes[block]
         for index in layout.blocks[block].arrays:
             _equal_strides(layout, block, program.arrays[index])
+    assert layout.pass_at >= FRAME_BYTE + layout.frame_bytes
+    assert layout.pass_at % 16 == 0  # of the widest slots
     return layout
 
 
@@ -73,13 +77,18 @@ def test_random_programs(seed: int) -> None:
     check(compile_p4(Program(seed).text).ir)
 
 
-def test_the_frame_holds_what_outlives_a_block_without_waste() -> None:
+def test_the_frame_holds_what_outlives_a_pass_without_waste() -> None:
     layout = check(compiled(GLB).ir)
     program = layout.program
-    held = [s for s in range(len(program.slots)) if layout.row_place(s) is not None]
+    slots = range(len(program.slots))
+    known = {program.slots[s].name for s in slots if layout.row_place(s) is not None}
+    held = [s for s in slots if layout.outlives_a_pass(s)]
     names = {program.slots[slot].name for slot in held}
-    assert {"hdr.ipv4.ttl", "meta.flow_hash", "sm.egress_spec"} <= names
-    assert "FabricIngress.balance.live" not in names  # ingress's own
+    # Headers, what both passes use, and what a clone keeps.
+    assert {"hdr.ipv4.ttl", "hdr.packet_in.reason", "meta.class", "meta.note_code"} <= names
+    # What ingress alone looks at, and what egress is given anew.
+    assert {"meta.flow_hash", "sm.ingress_port", "sm.egress_spec"} <= known - names
+    assert "FabricIngress.balance.live" not in known  # a block's own
     needed = sum(natural_bytes(program.slots[slot].width) for slot in held)
     assert layout.frame_bytes <= needed + 16
 

@@ -80,8 +80,44 @@ def test_a_parser_that_looks_beyond_the_stored_bytes_says_so() -> None:
     assert run(code, "p4_ingress_pass", row) == abi.STATUS_OK
     assert row.get("PAYLOAD_OFFSET") == row.get("PARSED_BYTES") == 6
     row.put(data[:4], 4, 0)  # it ends there: the parser's error, not the row's
-    assert run(code, "p4_ingress_pass", row) == abi.STATUS_OK
+    assert run(code, "p4_parse", row) == abi.STATUS_OK
     assert code.ir.errors[row.slot(code.ir.standard_metadata["parser_error"])] == "PacketTooShort"
+
+
+def test_what_a_pass_sets_before_its_program() -> None:
+    names = ("ingress_port", "ingress_global_timestamp", "packet_length", "instance_type")
+    code = native(ingress=" ".join(_show(i, name) for i, name in enumerate(names)))
+    row = Row(code)
+    found = {}
+    for flags in (0, abi.FLAG_KEEP_FRAME):
+        row.put(b"", 0, 5_000_000, INGRESS_PORT=3, PACKET_LENGTH=60, INSTANCE_TYPE=6, FLAGS=flags)
+        assert run(code, "p4_ingress_pass", row) == abi.STATUS_OK
+        found[flags] = [_shown(row, i) for i in range(4)]
+    assert found == {0: [3, 5, 60, 6], abi.FLAG_KEEP_FRAME: [0, 0, 60, 6]}
+
+
+def test_metadata_of_one_pass_is_unknown_to_the_next_packet() -> None:
+    """Metadata that only ingress knows is in no frame, and zero when the next packet comes."""
+    code = native(ingress="hdr.tags[0].value = meta.a; meta.a = 7;")
+    row = Row(code)
+    for _ in range(2):
+        row.put(b"", 0, 0, FLAGS=0)
+        assert run(code, "p4_ingress_pass", row) == abi.STATUS_OK
+        assert _shown(row, 0) == 0
+    assert not code.outlives_a_pass(_slot(code, "meta.a"))
+
+
+def _show(tag: int, name: str) -> str:
+    """Lets ingress write standard metadata where a frame keeps it."""
+    return f"hdr.tags[{tag}].value = (bit<8>) sm.{name};"
+
+
+def _shown(row: Row, tag: int) -> int:
+    return row.slot(_slot(row.native, f"hdr.tags[{tag}].value"))
+
+
+def _slot(code: NativeProgram, name: str) -> int:
+    return next(i for i, slot in enumerate(code.ir.slots) if slot.name == name)
 
 
 def test_a_stored_head_is_enough_where_the_parsers_reach_is_known() -> None:

@@ -218,5 +218,5 @@ def test_a_program_too_large_for_the_memory() -> None:
     class Small(CoreBench):
         sizes = CoreBench.sizes.__class__(rows=10, frame_bytes=8, parse_bytes=64)
 
-    with pytest.raises(ConfigError, match="the program needs rows of 144 bytes"):
+    with pytest.raises(ConfigError, match="the program needs rows of 96 bytes"):
         Small(copies_program())
