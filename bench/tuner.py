@@ -373,10 +373,10 @@ def recovery_us(case: Case, values: Sequence[float], targets: Sequence[float]) -
     return mean(times) if came else None
 
 
-def phases(case: Case, values: Sequence[float]) -> list[float]:
-    """Mean score from change to change, the first fifth of each left out."""
+def phases(case: Case, values: Sequence[float], left_out: float = 0.2) -> list[float]:
+    """Mean score from change to change, the first part of each left out."""
     edges = [0, *(round(c / case.interval_us) for c in case.changes_us), case.intervals]
-    return [mean(values[a + (b - a) // 5 : b]) for a, b in itertools.pairwise(edges)]
+    return [mean(values[a + int((b - a) * left_out) : b]) for a, b in itertools.pairwise(edges)]
 
 
 @dataclass
@@ -440,7 +440,7 @@ def fixed_row(
 def show(bench: Bench, rows: Sequence[Row], console: Console, seeds: Sequence[int]) -> None:
     """A case's table."""
     case, best = bench.case, rows[-1].score
-    targets = phase_targets(bench, seeds)
+    targets = phase_targets(bench, seeds, left_out=0.2)
     title = (
         f"{case.name}: {len(bench.grid)} settings of a grid of {bench.whole} "
         f"({bench.feasible} that the rules allow), {bench.budget} evaluations for a search"
@@ -468,15 +468,23 @@ def show(bench: Bench, rows: Sequence[Row], console: Console, seeds: Sequence[in
             cells.append(f"{mean(known) / 1e3:.1f}" if known else "never")
         table.add_row(*cells, row.setting)
     console.print(table)
+    if case.changes_us:
+        # All phases are of one length, and each run has its own past.
+        known = mean(phase_targets(bench, seeds, left_out=0.0))
+        first = bench.score(bench.watermarks(bench.best(seeds)), seeds[:1])
+        console.print(
+            f"each phase's best setting, known beforehand: {known:.4f} "
+            f"({100 * known / first:.1f} % of the grid's best, seed {seeds[0]})"
+        )
     console.print()
 
 
-def phase_targets(bench: Bench, seeds: Sequence[int]) -> list[float]:
+def phase_targets(bench: Bench, seeds: Sequence[int], left_out: float) -> list[float]:
     """The best that any setting of the grid reaches in each phase, by the first seed."""
     if not bench.case.changes_us:
         return []
     every = [
-        phases(bench.case, scores(bench.case, bench.held(bench.watermarks(p), seeds[0])))
+        phases(bench.case, scores(bench.case, bench.held(bench.watermarks(p), seeds[0])), left_out)
         for p in bench.grid
     ]
     return [max(one[n] for one in every) for n in range(len(every[0]))]
