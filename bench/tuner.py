@@ -470,11 +470,11 @@ def show(bench: Bench, rows: Sequence[Row], console: Console, seeds: Sequence[in
     console.print(table)
     if case.changes_us:
         # All phases are of one length, and each run has its own past.
-        known = mean(phase_targets(bench, seeds, left_out=0.0))
+        foreseen = mean(phase_targets(bench, seeds, left_out=0.0))
         first = bench.score(bench.watermarks(bench.best(seeds)), seeds[:1])
         console.print(
-            f"each phase's best setting, known beforehand: {known:.4f} "
-            f"({100 * known / first:.1f} % of the grid's best, seed {seeds[0]})"
+            f"each phase's best setting, known beforehand: {foreseen:.4f} "
+            f"({100 * foreseen / first:.1f} % of the grid's best, seed {seeds[0]})"
         )
     console.print()
 
