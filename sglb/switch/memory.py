@@ -28,10 +28,13 @@ _ACTION: Final = Struct("<i")
 _CODES: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 _FIRST_RECORDS: Final = 4
-#: What an arena takes from the system for pieces up to the given size, and for larger ones.
+#: What an arena takes at once for small pieces, and from the system for those that are not dense.
 _DENSE_CHUNK_BYTES: Final = 1 << 15
 _SPARSE_CHUNK_BYTES: Final = 1 << 20
-_DENSE_BYTES: Final = 1 << 14
+#: Up to here pieces share a chunk; longer ones, of which few would fit, would leave much of it unused.
+_SMALL_BYTES: Final = 1 << 11
+#: Of longer arrays than these mostly the first elements are used.
+_DENSE_BYTES: Final = 3 << 12
 _REGION_BYTES: Final = 1 << 25
 _LARGE_PAGE_BYTES: Final = 1 << 21
 _NUMBERS: Final = tuple(range(4096))
@@ -124,11 +127,20 @@ class Arena:
     def __init__(self) -> None:
         self._dense = _Chunk()
         self._sparse = _Chunk()
+        self._free: dict[int, list[NDArray[np.uint8]]] = {}
 
     def take(self, size_bytes: int) -> NDArray[np.uint8]:
         """Zeroed bytes that begin at a cache line."""
+        free = self._free.get(size_bytes)
+        if free:
+            return free.pop()
         chunk, start = self._take(size_bytes)
         return chunk.memory[start : start + size_bytes]
+
+    def give_back(self, memory: NDArray[np.uint8]) -> None:
+        """Zeroes what `take` gave and nobody uses any more, for the next who wants as much."""
+        memory[:] = 0
+        self._free.setdefault(len(memory), []).append(memory)
 
     def piece(self, size_bytes: int) -> Piece:
         """The same for many small things: with views that they share."""
@@ -138,6 +150,10 @@ class Arena:
 
     def _take(self, size_bytes: int) -> tuple[_Chunk, int]:
         room = -(-size_bytes // lay.RECORD_ALIGN) * lay.RECORD_ALIGN
+        if _SMALL_BYTES < room <= _DENSE_BYTES:
+            chunk = _Chunk()
+            chunk.replace(_regions.take(room))
+            return chunk, 0
         chunk = self._dense if room <= _DENSE_BYTES else self._sparse
         if chunk.used + room > len(chunk.memory):
             if chunk is self._dense:

@@ -145,19 +145,20 @@ class Slots:
 
     def _make(self, count: int) -> None:
         self.mask = count - 1
-        self._memory = self._arena.take(2 * count * lay.WORD).view(np.uint64)
-        self._slots = self._memory.data
+        self._memory = self._arena.take(2 * count * lay.WORD)
+        self._slots = self._memory.view(np.uint64).data
         self.address = address_of(self._memory)
 
     def add(self, packed: int, record: int) -> None:
         """Puts a record in under a key that is not there."""
         self._used += 1
         if 2 * self._used > self.mask + 1:
-            old = self._slots
+            memory, old = self._memory, self._slots
             self._make(2 * (self.mask + 1))
             for at in range(0, len(old), 2):
                 if old[at + 1]:
                     self._put(old[at], self._hash_of(old[at]), old[at + 1])
+            self._arena.give_back(memory)
         self._put(*self._tag(packed), record)
 
     def replace(self, packed: int, old: int, new: int) -> None:

@@ -15,10 +15,13 @@ from sglb.p4.random_stream import RandomStream
 from sglb.switch.clock import VirtualClock
 from sglb.switch.config import SwitchConfig
 from sglb.switch.memory import Arena, address_of
+from sglb.switch.memory_index import Slots
 from sglb.switch.switch import Switch
 
-#: Small pieces lie in large pages, and beyond 16 KiB in memory of their own.
-_SIZES = st.lists(st.integers(1, 1 << 17) | st.sampled_from([64, 16_384, 16_385]), max_size=30)
+#: Small pieces lie in large pages, and beyond 12 KiB in memory of their own; from 2 KiB on they share
+#: no chunk.
+_EDGES = st.sampled_from([64, 2_048, 2_049, 12_288, 12_289])
+_SIZES = st.lists(st.integers(1, 1 << 17) | _EDGES, max_size=30)
 
 
 @given(_SIZES, st.integers(1, 3))
@@ -43,6 +46,30 @@ def test_a_piece_outlives_its_arena() -> None:
     gc.collect()
     assert (Arena().take(100) == 0).all()
     assert (piece == 7).all()
+
+
+def test_what_was_given_back_is_taken_again_and_zeroed() -> None:
+    arena = Arena()
+    first, second = arena.take(256), arena.take(256)
+    first.fill(7)
+    second.fill(8)
+    arena.give_back(first)
+    assert address_of(arena.take(512)) != address_of(first)  # for who wants as much, no more
+    again = arena.take(256)
+    assert address_of(again) == address_of(first)
+    assert not again.any()
+    assert address_of(arena.take(256)) not in (address_of(first), address_of(second))
+    assert (second == 8).all()
+
+
+def test_hash_tables_of_a_switch_pass_their_former_memory_on() -> None:
+    arena = Arena()
+    slots = Slots(1, arena)
+    former = slots.address
+    for key in range(5):  # the fifth is more than half of the first eight
+        slots.add(key, 64 * (key + 1))
+    assert slots.address != former
+    assert Slots(1, arena).address == former
 
 
 def test_views_of_a_piece_show_the_same_memory() -> None:
