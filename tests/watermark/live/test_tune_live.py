@@ -180,7 +180,7 @@ def test_an_interrupted_run_keeps_what_it_has_measured(
 @pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 def test_what_a_new_controller_sets_back_is_put_in_force_again(tmp_path: Path) -> None:
     path, told, kept = tmp_path / "f.yaml", tmp_path / "told.json", tmp_path / "kept"
-    path.write_text(EXAMPLE.read_text().replace("50000000", "12000000"))
+    path.write_text(EXAMPLE.read_text().replace("50000000", "16000000"))
     process = started(tmp_path, on_live(path, "--json", str(told), "--resume", str(kept)))
     try:
         until(kept.exists, process)
@@ -199,7 +199,7 @@ def test_what_a_new_controller_sets_back_is_put_in_force_again(tmp_path: Path) -
     assert process.returncode == 0, err
     assert "A controller that took over had set it back" in out
     found = json.loads(told.read_text())
-    assert found["tuned"]["report"]["live"]["restarts"] == {"controller": 1}
+    assert found["tuned"]["report"]["live"]["restarts"]["controller"] == 1
     assert found["tuned"]["tuner"]["overwritten"] >= 1
     assert {p["kmin_bytes"] for p in found["ports"]} == {found["last"]["kmin_bytes"] // 80 * 80}
 
