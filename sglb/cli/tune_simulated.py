@@ -119,7 +119,8 @@ class _Told(TimedBar):
 
 
 def _document(found: Tuned) -> dict[str, object]:
-    names = [parameter.name for parameter in found.space.parameters]
+    from sglb.watermark.tuner.store import parameters_of, steps_of
+
     return {
         "fixed": asdict(found.fixed),
         "tuned": asdict(found.tuned),
@@ -128,18 +129,6 @@ def _document(found: Tuned) -> dict[str, object]:
         "searches": found.searches,
         "recalled": found.recalled,
         "ports": [asdict(port) for port in found.after],
-        "parameters": {
-            p.name: {"unit": p.unit, "levels": p.levels} for p in found.space.parameters
-        },
-        "steps": [
-            {
-                "number": step.number,
-                "phase": step.phase,
-                "score": step.score,
-                "temperature": step.temperature,
-                "accepted": step.accepted,
-                "setting": dict(zip(names, found.space.values(step.place).values(), strict=True)),
-            }
-            for step in found.steps
-        ],
+        "parameters": parameters_of(found.space),
+        "steps": steps_of(found.space, found.steps),
     }

@@ -10,6 +10,7 @@ from sglb.watermark.live.session import LiveRun, LiveTuned
 from sglb.watermark.objective import Weights
 from sglb.watermark.tuner import page_parts as parts
 from sglb.watermark.tuner.page import SETTINGS, ports_table, price_of, value
+from sglb.watermark.tuner.store import parameters_of, steps_of
 
 #: Two runs on one machine differ by less whatever is set.
 _WORSE: Final = 1.01
@@ -128,29 +129,16 @@ def price(found: LiveTuned, weights: Weights) -> list[str]:
 
 def document(found: LiveTuned) -> dict[str, Any]:
     """Everything, as plain data; `partial` where it was interrupted."""
-    names = [parameter.name for parameter in found.space.parameters]
     steps = () if found.tuned is None else found.tuned.steps
     return {
         "partial": found.interrupted,
         "rate_scale": found.scale,
         "start": asdict(found.start),
         "last": asdict(found.last),
-        "parameters": {
-            p.name: {"unit": p.unit, "levels": p.levels} for p in found.space.parameters
-        },
+        "parameters": parameters_of(found.space),
         "fixed": _run(found.fixed),
         "tuned": _run(found.tuned),
-        "steps": [
-            {
-                "number": step.number,
-                "phase": step.phase,
-                "score": step.score,
-                "temperature": step.temperature,
-                "accepted": step.accepted,
-                "setting": dict(zip(names, found.space.values(step.place).values(), strict=True)),
-            }
-            for step in steps
-        ],
+        "steps": steps_of(found.space, steps),
         "ports": [] if found.tuned is None else found.tuned.tuner["ports"],
     }
 

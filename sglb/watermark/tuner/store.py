@@ -12,7 +12,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from sglb.fabric.scenario import Scenario
 from sglb.watermark.errors import WatermarkError
+from sglb.watermark.space import SearchSpace
+from sglb.watermark.tuner.annealing import Step
 from sglb.watermark.tuner.session import Held, Options, Tuned
+from sglb.whole_file import write_whole
 
 _HELD = TypeAdapter(Held)
 _TUNED = TypeAdapter(Tuned)
@@ -53,10 +56,8 @@ class RunFile:
             return
         self._runs.setdefault(str(seed), {})[kind] = adapter.dump_python(run, mode="json")
         text = json.dumps({"format": _FORMAT, "of": self._of, "runs": self._runs})
-        part = self._path.with_name(self._path.name + ".part")
         try:
-            part.write_text(text + "\n", encoding="utf-8")
-            part.replace(self._path)
+            write_whole(self._path, text + "\n")
         except OSError as error:
             raise WatermarkError(f"{self._path}: can't be written: {error.strerror}") from None
 
@@ -115,3 +116,24 @@ def fingerprint(scenario: Scenario, policy: str, chosen: Sequence[object]) -> st
     model.pop("seed")
     text = json.dumps([model, policy, repr(list(chosen))], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def parameters_of(space: SearchSpace) -> dict[str, dict[str, Any]]:
+    """What can be set, as plain data by name."""
+    return {p.name: {"unit": p.unit, "levels": p.levels} for p in space.parameters}
+
+
+def steps_of(space: SearchSpace, steps: Sequence[Step]) -> list[dict[str, Any]]:
+    """The steps of a search as plain data, each with its place's values by name."""
+    names = [parameter.name for parameter in space.parameters]
+    return [
+        {
+            "number": step.number,
+            "phase": step.phase,
+            "score": step.score,
+            "temperature": step.temperature,
+            "accepted": step.accepted,
+            "setting": dict(zip(names, space.values(step.place).values(), strict=True)),
+        }
+        for step in steps
+    ]
