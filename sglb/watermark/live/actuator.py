@@ -29,6 +29,8 @@ WATERMARKS: Final = "FabricEgress.ecn.watermarks"
 _SET: Final = "FabricEgress.ecn.set_watermark"
 _SLOPE_ONE: Final = 1 << 32
 _RPC_S: Final = 10.0
+#: A controller that takes over writes once; who writes more often than this does not give way.
+_TRIES: Final = 3
 #: Alpha is kept as a ratio of 16-bit numbers.
 _ALPHA_SLACK: Final = 1e-4
 
@@ -68,8 +70,24 @@ class EcnTable:
             ]
         return {int(e.match["port"]): _marks(e) for e in entries}
 
-    def write(self, wanted: Mapping[int, Marks]) -> None:
-        """Changes entries and reads them back. Raises `LiveTuneError`."""
+    def write(self, wanted: Mapping[int, Marks]) -> bool:
+        """Changes entries and reads them back; whether somebody else wrote them in between.
+
+        Then they are written again. Raises `LiveTuneError`, also for somebody who does not stop.
+        """
+        for tried in range(_TRIES):
+            self._modify(wanted)
+            now = self.read()
+            other = {port for port, one in wanted.items() if now.get(port) != one}
+            if not other:
+                return tried > 0
+        port = min(other)
+        raise LiveTuneError(
+            f"{self._name}: the watermarks of port {port} were written as {wanted[port]} and read "
+            f"{now.get(port)}, {_TRIES} times: somebody else writes them too"
+        )
+
+    def _modify(self, wanted: Mapping[int, Marks]) -> None:
         with _told(self._name):
             self._client.modify(
                 [
@@ -81,13 +99,6 @@ class EcnTable:
                     for port, one in sorted(wanted.items())
                 ]
             )
-        now = self.read()
-        for port, one in sorted(wanted.items()):
-            if now.get(port) != one:
-                raise LiveTuneError(
-                    f"{self._name}: the watermarks of port {port} were written as {one} and read "
-                    f"{now.get(port)}: somebody else writes them too"
-                )
 
 
 def _marks(entry: Any) -> Marks:
@@ -188,6 +199,10 @@ class _State:
     marks: Mapping[int, Marks]
     pauses: Mapping[str, float] | None
 
+    def has(self, marks: Marks) -> bool:
+        """Whether all ports mark like that."""
+        return set(self.marks.values()) == {marks}
+
 
 class SwitchActuator:
     """One switch; `buffers` None: one, like BMv2, that has ECN alone."""
@@ -230,30 +245,24 @@ class SwitchActuator:
             for port, one in sorted(marks.items())
         ]
 
-    def has_marks(self, watermarks: Watermarks) -> bool:
-        """Whether Kmin, Kmax and Pmax are in force on all ports. Raises `LiveTuneError`."""
-        return set(self._ecn.read().values()) == {Marks.of(watermarks, self._unit_bytes)}
+    def marks_of(self, watermarks: Watermarks) -> Marks:
+        """What a setting means in this switch's unit of depth."""
+        return Marks.of(watermarks, self._unit_bytes)
 
-    def set_marks(self, watermarks: Watermarks) -> None:
-        """Puts Kmin, Kmax and Pmax in force on all ports. Raises `LiveTuneError`."""
-        marks = Marks.of(watermarks, self._unit_bytes)
-        ports = self._ecn.read()
-        if not ports:
-            raise LiveTuneError(f"{self.name}: no port has watermarks of this class yet")
-        self._ecn.write(dict.fromkeys(ports, marks))
+    def set(self, watermarks: Watermarks, before: _State) -> bool:
+        """Puts a setting in force; when that fails, what was `before`. Raises `LiveTuneError`.
 
-    def set(self, watermarks: Watermarks) -> None:
-        """Puts a setting in force; when that fails, what was before. Raises `LiveTuneError`.
-
-        Of a switch without `buffers` Kmin, Kmax and Pmax: it has nothing that alpha and XON would be of.
+        True when somebody else wrote Kmin, Kmax or Pmax at the same time. Of a switch without `buffers`
+        these are all: it has nothing that alpha and XON would be of.
         """
-        before = self.state()
+        if not before.marks:
+            raise LiveTuneError(f"{self.name}: no port has watermarks of this class yet")
         try:
             if self._buffers is not None:
                 self._buffers.write(
                     {ALPHA: watermarks.alpha, XON_OFFSET: float(int(watermarks.xon_offset_bytes))}
                 )
-            self.set_marks(watermarks)
+            return self._ecn.write(dict.fromkeys(before.marks, self.marks_of(watermarks)))
         except LiveTuneError as error:
             self._back(before, error)
             raise
@@ -272,18 +281,34 @@ class SwitchActuator:
 
 
 class FabricActuator:
-    """All switches of a fabric, set alike."""
+    """All switches of a fabric, set alike.
+
+    `overwritten` counts the times that somebody else, as a controller that takes over, was found to
+    have changed how a switch marks.
+    """
 
     def __init__(self, switches: Sequence[SwitchActuator]) -> None:
         self._switches = tuple(switches)
+        self._last: Watermarks | None = None
+        self.overwritten = 0
 
     def in_force(self) -> list[PortSetting]:
         """What each port of each switch has. Raises `LiveTuneError`."""
         return [port for one in self._switches for port in one.in_force()]
 
-    def has_marks(self, watermarks: Watermarks) -> bool:
-        """Whether all switches still mark as they were set. Raises `LiveTuneError`."""
-        return all(one.has_marks(watermarks) for one in self._switches)
+    def keep(self) -> bool:
+        """Whether all switches still mark as was set last; if not, it is set again.
+
+        Raises `LiveTuneError`.
+        """
+        assert self._last is not None
+        if not any(self._changed(one, one.state()) for one in self._switches):
+            return True
+        self.set(self._last)
+        return False
+
+    def _changed(self, switch: SwitchActuator, state: _State) -> bool:
+        return self._last is not None and not state.has(switch.marks_of(self._last))
 
     def set(self, watermarks: Watermarks) -> None:
         """Puts a setting in force on all switches, or none. Raises `LiveTuneError`.
@@ -291,10 +316,12 @@ class FabricActuator:
         Its text says where taking back has failed, too.
         """
         done = []
+        changed = False
         try:
             for one in self._switches:
                 before = one.state()
-                one.set(watermarks)
+                changed |= self._changed(one, before)
+                changed |= one.set(watermarks, before)
                 done.append((one, before))
         except LiveTuneError as error:
             left = []
@@ -306,3 +333,5 @@ class FabricActuator:
             if left:
                 raise LiveTuneError(f"{error}; not taken back: {'; '.join(left)}") from error
             raise
+        self._last = watermarks
+        self.overwritten += changed

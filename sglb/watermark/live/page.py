@@ -101,7 +101,7 @@ def summary(found: LiveTuned) -> str:
     tried = len({step.place for step in steps})
     said: Mapping[str, Any] = {} if found.tuned is None else found.tuned.tuner
     again = said.get("overwritten", 0)
-    more = f" A controller that took over had set it back (times: {again})." if again else ""
+    more = f" A controller that took over had set it back (seen: {again})." if again else ""
     return (
         f"{len(steps)} intervals, {tried} settings tried of {len(found.space):,}, "
         f"{said.get('searches', 0)} searches. The score is the mean over intervals, 0 to 1.{more}"

@@ -248,12 +248,12 @@ class _Run:
 
     def _judge(self, seen: Observation, actuator: FabricActuator) -> None:
         self._seen.append(seen)
-        if self._annealer is None or seen.idle:
+        if self._annealer is None:
             return
-        if not actuator.has_marks(self._wanted()):
-            # A controller that takes over makes tables what the scenario says: nothing was measured.
-            self._overwritten += 1
-            self._put(actuator)
+        # A controller that takes over makes tables what the scenario says: nothing was measured.
+        kept = actuator.keep()
+        self._overwritten = actuator.overwritten
+        if seen.idle or not kept:
             return
         before = self._annealer.place
         if self._annealer.observed(seen) == before:
@@ -264,6 +264,7 @@ class _Run:
         """Puts the annealer's place in force, and notes it once it is."""
         found = self._wanted()
         actuator.set(found)
+        self._overwritten = actuator.overwritten
         self._ports = actuator.in_force()
         self._settings.append(asdict(found))
 

@@ -41,6 +41,7 @@ from sglb.watermark.settings import Watermarks
 GBPS = 10**9
 OLD = Marks(100, 400, 7)
 NEW = Watermarks(8_000, 80_000, 0.5, alpha=0.5, xon_offset_bytes=4_000)
+NEWER = Watermarks(16_000, 80_000, 0.5, alpha=0.5, xon_offset_bytes=4_000)
 #: In cells of 80 bytes; the slope is Pmax x 2^32 over the cells in between.
 NEW_MARKS = Marks(100, 1_000, (1 << 31) // 900)
 
@@ -131,7 +132,7 @@ def test_a_setting_is_in_force_and_no_other_class_is_touched(tmp_path: Path) -> 
     with served(tmp_path, "a") as (one,):
         assert one.ecn.read() == {1: OLD, 2: OLD}
         assert one.paths.read() == {ALPHA: 0.25, XON_OFFSET: 3_000.0}
-        one.actuator.set(NEW)
+        one.actuator.set(NEW, one.actuator.state())
         assert one.ecn.read() == {1: NEW_MARKS, 2: NEW_MARKS}
         assert one.paths.read() == {ALPHA: 0.5, XON_OFFSET: 4_000.0}
         assert one.other.read() == {1: OLD, 2: OLD}
@@ -157,9 +158,10 @@ def test_what_one_switch_refuses_is_taken_back_on_all(tmp_path: Path) -> None:
 
 
 def test_a_value_that_a_switch_cannot_have_changes_nothing(tmp_path: Path) -> None:
+    absurd = Watermarks(8_000, 80_000, 0.5, alpha=1e6)
     with served(tmp_path, "a") as (one,):
         with pytest.raises(LiveTuneError, match="a: gNMI: alpha of class 3 must be from"):
-            one.actuator.set(Watermarks(8_000, 80_000, 0.5, alpha=1e6))
+            one.actuator.set(absurd, one.actuator.state())
         assert one.ecn.read() == {1: OLD, 2: OLD}
         # Not even what else stood in the same request.
         assert one.paths.read() == {ALPHA: 0.25, XON_OFFSET: 3_000.0}
@@ -172,14 +174,14 @@ def test_what_somebody_else_writes_is_noticed(tmp_path: Path) -> None:
             def read(self) -> dict[int, Marks]:
                 return super().read() | {2: Marks(1, 1, 1)}
 
-        with pytest.raises(LiveTuneError, match=r"port 2 were written .* somebody else"):
+        with pytest.raises(LiveTuneError, match=r"port 2 were written .* 3 times: somebody else"):
             Meddled("a", one.ecn._client, 3).write({1: NEW_MARKS, 2: NEW_MARKS})
 
 
 def test_bmv2_has_ecn_alone(tmp_path: Path) -> None:
     with served(tmp_path, "a") as (one,):
         bare = SwitchActuator("a", one.ecn, None, 80, {1: "h0", 2: "spine0"})
-        bare.set(NEW)
+        assert not bare.set(NEW, bare.state())
         assert one.ecn.read() == {1: NEW_MARKS, 2: NEW_MARKS}
         assert one.paths.read() == {ALPHA: 0.25, XON_OFFSET: 3_000.0}
         first = bare.in_force()[0]
@@ -192,14 +194,43 @@ def test_what_a_controller_makes_undone_is_seen(tmp_path: Path) -> None:
     with served(tmp_path, "a", "b") as (one, two):
         fabric = FabricActuator([one.actuator, two.actuator])
         fabric.set(NEW)
-        assert fabric.has_marks(NEW)
+        assert fabric.keep()
+        assert fabric.overwritten == 0
         two.ecn.write({2: OLD})
-        assert not fabric.has_marks(NEW)
+        assert not fabric.keep()
+        assert fabric.overwritten == 1
+        assert two.ecn.read() == {1: NEW_MARKS, 2: NEW_MARKS}
+        assert fabric.keep()
+        # Between two settings it is seen as well.
+        one.ecn.write({1: OLD})
+        fabric.set(NEWER)
+        assert fabric.overwritten == 2
+        assert one.ecn.read() == two.ecn.read() == dict.fromkeys((1, 2), Marks.of(NEWER, 80))
+
+
+def test_a_controller_that_takes_over_while_a_setting_is_written(tmp_path: Path) -> None:
+    with served(tmp_path, "a", "b") as (one, two):
+
+        class TakenOver(EcnTable):
+            times = 1
+
+            def read(self) -> dict[int, Marks]:
+                if self.times and super().read() == {1: NEW_MARKS, 2: NEW_MARKS}:
+                    self.times -= 1
+                    super()._modify({1: OLD, 2: OLD})
+                return super().read()
+
+        two.actuator._ecn = TakenOver("b", two.ecn._client, 3)
+        fabric = FabricActuator([one.actuator, two.actuator])
+        fabric.set(NEW)
+        assert fabric.overwritten == 1
+        assert two.ecn.read() == {1: NEW_MARKS, 2: NEW_MARKS}
+        assert fabric.keep()
 
 
 def test_what_each_port_has_is_read_from_the_switch(tmp_path: Path) -> None:
     with served(tmp_path, "a") as (one,):
-        one.actuator.set(NEW)
+        one.actuator.set(NEW, one.actuator.state())
         first, second = FabricActuator([one.actuator]).in_force()
         assert (first.towards, second.towards) == ("port 1", "port 2")
         assert (second.alpha, second.xon_offset_bytes, second.headroom_bytes) == (
@@ -215,7 +246,7 @@ def test_a_switch_without_a_lossless_class_is_told(tmp_path: Path) -> None:
             BufferPaths("a", one.channel, 2).read()
         lone = SwitchActuator("a", EcnTable("a", one.ecn._client, 5), one.paths, 80)
         with pytest.raises(LiveTuneError, match="no port has watermarks"):
-            lone.set_marks(NEW)
+            lone.set(NEW, lone.state())
 
 
 def test_marks_in_packets_and_at_the_edges() -> None:

@@ -175,6 +175,35 @@ def test_an_interrupted_run_keeps_what_it_has_measured(
     assert [p for p in tmp_path.iterdir() if p.is_dir()] == []
 
 
+@pytest.mark.live
+@pytest.mark.alone
+@pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+def test_what_a_new_controller_sets_back_is_put_in_force_again(tmp_path: Path) -> None:
+    path, told, kept = tmp_path / "f.yaml", tmp_path / "told.json", tmp_path / "kept"
+    path.write_text(EXAMPLE.read_text().replace("50000000", "16000000"))
+    process = started(tmp_path, on_live(path, "--json", str(told), "--resume", str(kept)))
+    try:
+        until(kept.exists, process)
+        until(lambda: list(tmp_path.glob("*/traffic.log")), process)
+        time.sleep(2.0)  # in the middle of the tuned run
+        (controller,) = (
+            pid
+            for pid in processes_of(tmp_path)
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "controller"
+        )
+        os.kill(controller, signal.SIGKILL)
+        out, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 0, err
+    assert "A controller that took over had set it back" in out
+    found = json.loads(told.read_text())
+    assert found["tuned"]["report"]["live"]["restarts"]["controller"] == 1
+    assert found["tuned"]["tuner"]["overwritten"] >= 1
+    assert {p["kmin_bytes"] for p in found["ports"]} == {found["last"]["kmin_bytes"] // 80 * 80}
+
+
 def started(folder: Path, command: list[str]) -> subprocess.Popen[str]:
     """The command in a process of its own, with its temporary files in a folder."""
     return subprocess.Popen(
