@@ -49,6 +49,9 @@ test: lint types borders unit
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@# pytest would tell at the end of a run only.
+	@twice=$$(find tests -name 'test_*.py' -exec basename {} \; | sort | uniq -d); [ -z "$$twice" ] || \
+		{ echo "test files of one name: $$twice" >&2; exit 1; }
 
 types: collective
 	$(BIN)/mypy

@@ -3,12 +3,13 @@
     python bench/tuner.py [--quick] [--json FILE] [--seeds N] [--only CASE ...] [--every N]
 
 Cases are `examples/tune`: an incast with a background, all-to-all, web search and Hadoop flows at 30, 50
-and 70 % load, and a run whose traffic changes. All methods choose from one grid of levels (`LEVELS`),
+and 70 % load, and two runs whose traffic changes: `changing`, in which one setting is near the best
+throughout, and `transfers`, in which none is. All methods choose from one grid of levels (`LEVELS`),
 from what the space's rules leave of it. An evaluation is an interval of the running fabric; the tuner,
 random search and TPE (Optuna; left out where it can't be imported) have 5 % as many as the grid has
 settings, and then hold what they found. That is scored as the grid's settings are: by a whole run with
-it from the beginning, over the same two seeds (the grid's: the first seed for all, the second for the
-best 10). In the changing run nobody starts anew: the whole run counts, the search with it.
+it from the beginning, over the same seeds (the grid's: the first seed for all, the others for the
+best 10). In the changing runs nobody starts anew: the whole run counts, the search with it.
 
 Scores count intervals in which traffic arrives. FILE keeps all runs; a bench that was interrupted goes
 on from there. `--every N` thins the grid, not the searches. `--quick`: all-to-all alone, every fourth
@@ -44,6 +45,7 @@ from sglb.watermark.tuner.observation import Observation
 from sglb.watermark.tuner.prior import Prior
 from sglb.watermark.tuner.session import Held, Options, hold, run, setting
 from sglb.watermark.tuner.spaces import nearest_feasible, prior_of, search_space
+from sglb.whole_file import write_whole
 
 try:
     import optuna
@@ -120,11 +122,19 @@ CASES = (
         40_000,
         changes_us=(10_000, 20_000, 30_000),
     ),
+    Case(
+        "transfers",
+        "transfers.yaml",
+        2_000,
+        800_000,
+        weights=Weights(0.7, 0.2, 0.1),
+        changes_us=(200_000, 400_000, 600_000),
+    ),
 )
 
 
 class Store:
-    """All runs so far, by what they were, in a file; rewritten whole, so never half."""
+    """All runs so far, by what they were, in a file that is never half written."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -145,10 +155,8 @@ class Store:
         """Writes everything."""
         if self._path is None:
             return
-        temporary = self._path.with_suffix(".part")
         document = {"results": results or {}, "runs": self._runs}
-        temporary.write_text(json.dumps(document) + "\n", encoding="utf-8")
-        temporary.replace(self._path)
+        write_whole(self._path, json.dumps(document) + "\n")
         self._saved = time.monotonic()
 
 
@@ -250,7 +258,7 @@ class Bench:
 
 
 #: Changes when a method does, so that stored searches of older ones are not taken for it.
-VERSION = 2
+VERSION = 3
 
 
 class Method:

@@ -7,6 +7,9 @@ fallen, the best place stays in force until traffic changes or the score falls, 
 from there. T falls by a factor of 10 in 9 levels, as Paraleon's does (ICNP 2024); it starts lower, as
 scores of neighbouring places differ by a hundredth or so.
 
+What is held goes on being judged: when its scores show that another place that was tried is better,
+that one is held. A score has fallen when it is lower than scores that scatter as these do are.
+
 Every step moves one or two parameters by one level, to a place that the space's rules allow; headroom
 is never changed, so no setting that is tried can lose lossless traffic for want of it. A place that lost
 some all the same is never entered again.
@@ -24,7 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import product
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Final
 
 from sglb.watermark.errors import WatermarkError
@@ -40,6 +43,8 @@ _TRIES: Final = 64
 _CURIOUS: Final = 0.5
 #: Standard deviations by which traffic is off when it is another.
 _ODD: Final = 2.5
+#: So many of the last scores tell how much they scatter.
+_RECENT: Final = 16
 #: How much traffic scatters (of the logarithm), as if that had been seen in so many intervals.
 _SCATTER: Final = 0.4
 _FEW: Final = 4
@@ -60,8 +65,9 @@ class Schedule:
         bias: the largest chance that a step goes where the observation points; it falls as such
             steps fail (an average over about ten).
         change: a new search begins when fan-in or load is off its mean by this factor, and by 2.5
-            standard deviations, or the score has fallen by `hurt`, in `confirm` intervals in a row; at
-            once when they are off by `leap` times and 5 standard deviations.
+            standard deviations, or the score has fallen by `hurt` and by 2.5 standard deviations, in
+            `confirm` intervals in a row; at once when fan-in or load are off by `leap` times and 5
+            standard deviations.
         leaps: with a prior, so many tries of a search go to any place; at most a third of all tries.
         same: traffic whose fan-in and load differ by less than this factor is known again.
     """
@@ -128,6 +134,7 @@ class _Search:
     guess: Guess
     scores: dict[Place, tuple[float, int]] = field(default_factory=dict)
     traffic: list[tuple[float, float]] = field(default_factory=list)
+    held: list[float] = field(default_factory=list)
 
     def know(self, place: Place, score: float, seen: Observation) -> None:
         total, count = self.scores.get(place, (0.0, 0))
@@ -151,6 +158,10 @@ class _Search:
             if abs(now - mean) > max(math.log(factor), deviations * spread):
                 return True
         return False
+
+    def scatter(self) -> float:
+        """The standard deviation of scores while its best is held; 0 before some are known."""
+        return stdev(self.held[-_RECENT:]) if len(self.held) >= _RECENT // 2 else 0.0
 
     def mean(self, place: Place) -> float:
         total, count = self.scores[place]
@@ -377,7 +388,9 @@ class Annealer:
             self._odd = []
             return self._hold()
         odd = [one for one in self._odd if self._prior is not None]
+        held = [] if self._other(seen) else self._search.held
         self._begin(self.place)
+        self._search.held = held
         if not odd:
             return self.place
         for score_then, seen_then in odd:
@@ -394,11 +407,28 @@ class Annealer:
 
     def _watch(self, score: float, seen: Observation) -> Place:
         """Stays, unless what is seen is not what the search was for."""
-        if self._other(seen) or score < self._reference - self._schedule.hurt:
+        fall = max(self._schedule.hurt, _ODD * self._search.scatter())
+        self._search.held.append(score)
+        if self._other(seen) or score < self._reference - fall:
             return self._strange(score, seen)
         self._usual(seen)
         self._reference += 0.1 * (score - self._reference)
-        return self.place
+        self._search.know(self.place, score, seen)
+        return self._better()
+
+    def _better(self) -> Place:
+        """What is held from now on: what it has scored since may show that another was better."""
+        best = self.best
+        if self._expected(best) - self._expected(self.place) <= self._schedule.last_temperature:
+            return self.place
+        self._reference = self._search.mean(best)
+        return best
+
+    def _expected(self, place: Place) -> float:
+        if self._prior is None:
+            return self._search.mean(place)
+        mean, _ = self._search.guess.expect([place])
+        return float(mean[0])
 
 
 def _wish(seen: Observation) -> Mapping[str, int]:

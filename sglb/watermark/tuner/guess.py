@@ -21,7 +21,9 @@ from sglb.watermark.space import Place
 from sglb.watermark.tuner.observation import Observation
 from sglb.watermark.tuner.prior import Prior
 
-_NOISES: Final = (0.01, 0.03)  #: of an interval's score: calm traffic, and such that scatters
+#: Of an interval's score, with what speaks against it beforehand (log): calm traffic; such that
+#: scatters; such whose own rounds are as long as an interval.
+_NOISES: Final = ((0.01, 0.0), (0.03, 0.0), (0.1, 3.0))
 _OFFSET: Final = 0.3
 _SCALE: Final = 0.4  #: of the model's differences: 1 +- this
 _LOCAL: Final = 0.03  #: what places have beside the model
@@ -37,30 +39,32 @@ class Guess:
         self._means: Floats = np.zeros((1, 1))
         if prior is not None:
             self._means = np.vstack([prior.scores(weights), np.zeros(prior.delay.shape[1])])
-        self._places: list[Place] = []
-        self._scores: list[float] = []
-        self._parts: list[tuple[float, float]] = []
+        self._scores: dict[Place, list[float]] = {}
+        self._parts: list[tuple[Place, float, float]] = []
 
     def learn(self, place: Place, score: float, seen: Observation) -> None:
         """One interval under a place."""
-        self._places.append(place)
-        self._scores.append(score)
-        self._parts.append((seen.delay, seen.unpaused))
+        self._scores.setdefault(place, []).append(score)
+        self._parts.append((place, seen.delay, seen.unpaused))
 
     def expect(self, places: Sequence[Place]) -> tuple[Floats, Floats]:
         """Mean and standard deviation of each place's score; needs one that was learnt."""
-        known = np.array(self._places, dtype=np.float64)
+        met = list(self._scores)
+        known = np.array(met, dtype=np.float64)
         asked = np.array(places, dtype=np.float64)
-        scores = np.array(self._scores)
-        numbers, wanted = self._numbers(self._places), self._numbers(places)
+        counts = np.array([len(each) for each in self._scores.values()], dtype=np.float64)
+        scores = np.array([sum(each) / len(each) for each in self._scores.values()])
+        scatter = sum(float(np.var(each)) * len(each) for each in self._scores.values())
+        again = float(counts.sum()) - len(met)
+        numbers, wanted = self._numbers(met), self._numbers(places)
         evidence, means, variances = [], [], []
         local = _LOCAL**2 * _near(known, known)
         towards = _LOCAL**2 * _near(asked, known)
-        for kind, noise in product(range(len(self._means)), _NOISES):
+        for kind, (noise, against) in product(range(len(self._means)), _NOISES):
             there, here = self._means[kind][numbers], self._means[kind][wanted]
             centre = float(there.mean())
             a, b = _SCALE * (there - centre), _SCALE * (here - centre)
-            matrix = local + _OFFSET**2 + np.outer(a, a) + np.eye(len(known)) * noise**2
+            matrix = local + _OFFSET**2 + np.outer(a, a) + np.diag(noise**2 / counts)
             across = towards + _OFFSET**2 + np.outer(b, a)
             left = scores - there
             root = np.linalg.cholesky(matrix)
@@ -69,7 +73,9 @@ class Guess:
             means.append(here + across @ solved)
             variances.append(_OFFSET**2 + b * b + _LOCAL**2 - (spread**2).sum(axis=0))
             likelihood = -0.5 * float(left @ solved) - float(np.log(np.diag(root)).sum())
-            evidence.append(likelihood - self._apart(kind, numbers))
+            # What places met again tell of the noise.
+            likelihood -= 0.5 * scatter / noise**2 + again * float(np.log(noise))
+            evidence.append(likelihood - against - self._apart(kind))
         share = np.exp(np.array(evidence) - max(evidence))
         share /= share.sum()
         mean = share @ np.array(means)
@@ -79,11 +85,10 @@ class Guess:
 
     def kind(self) -> str | None:
         """The kind of traffic whose delay and pauses are the nearest; None without a model."""
-        if self._prior is None or not self._places:
+        if self._prior is None or not self._parts:
             return None
-        numbers = self._numbers(self._places)
         kinds = self._prior.kinds
-        return kinds[min(range(len(kinds)), key=lambda kind: self._apart(kind, numbers))]
+        return kinds[min(range(len(kinds)), key=self._apart)]
 
     def _numbers(self, places: Sequence[Place]) -> list[int]:
         if self._prior is None:
@@ -91,12 +96,13 @@ class Guess:
         found = [self._prior.number(place) for place in places]
         return [0 if number is None else number for number in found]
 
-    def _apart(self, kind: int, numbers: Sequence[int]) -> float:
+    def _apart(self, kind: int) -> float:
         """How far what was measured is from a kind's delay and pauses, as a negative log likelihood."""
         if self._prior is None or kind == len(self._prior.kinds):
             return 2.0
+        numbers = self._numbers([place for place, _, _ in self._parts])
         there = (self._prior.delay[kind][numbers], self._prior.unpaused[kind][numbers])
-        measured = np.array(self._parts).T
+        measured = np.array([parts for _, *parts in self._parts]).T
         errors = [((m - t) ** 2).mean() for m, t in zip(measured, there, strict=True)]
         return float(sum(errors)) / (2 * _PARTS**2)
 

@@ -148,6 +148,40 @@ def test_small_changes_begin_nothing() -> None:
     assert one.searches == 1
 
 
+def test_scores_that_scatter_have_not_fallen() -> None:
+    one = annealer()
+    hold(one)
+    rng = random.Random(1)
+    for _ in range(100):
+        one.observed(scored(0.8 + rng.choice((-0.08, 0.0, 0.08))))
+    # Before the scatter is known two low intervals in a row may have begun one.
+    assert one.searches <= 2
+    before = one.searches
+    for _ in range(200):
+        one.observed(scored(0.8 + rng.choice((-0.08, 0.0, 0.08))))
+    assert one.searches == before
+    for _ in range(3):
+        one.observed(scored(0.4))
+    assert one.searches == before + 1
+
+
+def test_what_is_held_goes_on_being_judged() -> None:
+    best = peak((4, 5, 3, 5, 1, 0))
+    one = annealer()
+    drive(one, best, 60)
+    lucky = one.place
+    tried = {step.place for step in one.steps}
+    # The place was lucky: it falls little by little, so that no new search begins.
+    score = best(lucky)
+    for _ in range(60):
+        score -= 0.002
+        one.observed(scored(score if one.place == lucky else best(one.place)))
+    assert one.searches == 1
+    assert one.place != lucky
+    assert one.place in tried
+    assert best(one.place) > score
+
+
 def test_idle_intervals_say_nothing() -> None:
     one = annealer()
     assert one.observed(replace(SEEN, load=0.0, throughput=0.0)) == START
