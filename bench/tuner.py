@@ -258,7 +258,7 @@ class Bench:
 
 
 #: Changes when a method does, so that stored searches of older ones are not taken for it.
-VERSION = 3
+VERSION = 4
 
 
 class Method:

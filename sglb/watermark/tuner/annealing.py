@@ -7,8 +7,9 @@ fallen, the best place stays in force until traffic changes or the score falls, 
 from there. T falls by a factor of 10 in 9 levels, as Paraleon's does (ICNP 2024); it starts lower, as
 scores of neighbouring places differ by a hundredth or so.
 
-What is held goes on being judged: when its scores show that another place that was tried is better,
-that one is held. A score has fallen when it is lower than scores that scatter as these do are.
+What is held goes on being judged: when its scores show that more is to be expected of another place
+(without a prior: of another that was tried), that one is held. A score has fallen when it is lower than
+scores that scatter as these do are.
 
 Every step moves one or two parameters by one level, to a place that the space's rules allow; headroom
 is never changed, so no setting that is tried can lose lossless traffic for want of it. A place that lost
@@ -417,18 +418,19 @@ class Annealer:
         return self._better()
 
     def _better(self) -> Place:
-        """What is held from now on: what it has scored since may show that another was better."""
-        best = self.best
-        if self._expected(best) - self._expected(self.place) <= self._schedule.last_temperature:
-            return self.place
-        self._reference = self._search.mean(best)
-        return best
-
-    def _expected(self, place: Place) -> float:
+        """What is held from now on: scores since may show that more is to be expected elsewhere."""
         if self._prior is None:
-            return self._search.mean(place)
-        mean, _ = self._search.guess.expect([place])
-        return float(mean[0])
+            best, held = self.best, self._search.mean(self.place)
+            expected = self._search.mean(best)
+        else:
+            places = [place for place in self._prior.like(self.place) if place not in self._lossy]
+            mean, _ = self._search.guess.expect([*places, self.place])
+            at = int(mean.argmax())
+            best, expected, held = [*places, self.place][at], float(mean[at]), float(mean[-1])
+        if expected - held <= self._schedule.last_temperature:
+            return self.place
+        self._reference = expected
+        return best
 
 
 def _wish(seen: Observation) -> Mapping[str, int]:
