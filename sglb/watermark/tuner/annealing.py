@@ -424,10 +424,13 @@ class Annealer:
             expected = self._search.mean(best)
         else:
             places = [place for place in self._prior.like(self.place) if place not in self._lossy]
+            if not places:
+                return self.place
             mean, _ = self._search.guess.expect([*places, self.place])
-            at = int(mean.argmax())
-            best, expected, held = [*places, self.place][at], float(mean[at]), float(mean[-1])
-        if expected - held <= self._schedule.last_temperature:
+            at = int(mean[: len(places)].argmax())
+            best, expected, held = places[at], float(mean[at]), float(mean[-1])
+        lossy = self.place in self._lossy
+        if not lossy and expected - held <= self._schedule.last_temperature:
             return self.place
         self._reference = expected
         return best

@@ -182,6 +182,17 @@ def test_what_is_held_goes_on_being_judged() -> None:
     assert best(one.place) > score
 
 
+def test_a_place_that_lost_something_is_not_held_on_to() -> None:
+    one = annealer()
+    hold(one)
+    rng = random.Random(1)
+    for _ in range(20):  # so much that a score of 0 would be nothing unusual
+        one.observed(scored(rng.choice((0.1, 0.9))))
+    held = one.place
+    one.observed(scored(0.9, lost_packets=1))
+    assert one.place != held
+
+
 def test_idle_intervals_say_nothing() -> None:
     one = annealer()
     assert one.observed(replace(SEEN, load=0.0, throughput=0.0)) == START
