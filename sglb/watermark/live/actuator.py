@@ -199,10 +199,6 @@ class _State:
     marks: Mapping[int, Marks]
     pauses: Mapping[str, float] | None
 
-    def has(self, marks: Marks) -> bool:
-        """Whether all ports mark like that."""
-        return set(self.marks.values()) == {marks}
-
 
 class SwitchActuator:
     """One switch; `buffers` None: one, like BMv2, that has ECN alone."""
@@ -244,6 +240,10 @@ class SwitchActuator:
             )
             for port, one in sorted(marks.items())
         ]
+
+    def marks(self) -> Mapping[int, Marks]:
+        """How each port marks. Raises `LiveTuneError`."""
+        return self._ecn.read()
 
     def marks_of(self, watermarks: Watermarks) -> Marks:
         """What a setting means in this switch's unit of depth."""
@@ -302,13 +302,13 @@ class FabricActuator:
         Raises `LiveTuneError`.
         """
         assert self._last is not None
-        if not any(self._changed(one, one.state()) for one in self._switches):
+        if not any(self._changed(one, one.marks()) for one in self._switches):
             return True
         self.set(self._last)
         return False
 
-    def _changed(self, switch: SwitchActuator, state: _State) -> bool:
-        return self._last is not None and not state.has(switch.marks_of(self._last))
+    def _changed(self, switch: SwitchActuator, marks: Mapping[int, Marks]) -> bool:
+        return self._last is not None and set(marks.values()) != {switch.marks_of(self._last)}
 
     def set(self, watermarks: Watermarks) -> None:
         """Puts a setting in force on all switches, or none. Raises `LiveTuneError`.
@@ -320,7 +320,7 @@ class FabricActuator:
         try:
             for one in self._switches:
                 before = one.state()
-                changed |= self._changed(one, before)
+                changed |= self._changed(one, before.marks)
                 changed |= one.set(watermarks, before)
                 done.append((one, before))
         except LiveTuneError as error:

@@ -167,7 +167,7 @@ class _Run:
         self._settings: list[dict[str, float]] = []
         self._ports: list[PortSetting] = []
         self._bad = 0
-        self._overwritten = 0
+        self._actuator: FabricActuator | None = None
         self._messages = 0
 
     async def run(self) -> None:
@@ -220,6 +220,7 @@ class _Run:
                 await self._rounds(actuator)
 
     async def _rounds(self, actuator: FabricActuator) -> None:
+        self._actuator = actuator
         if self._annealer is None:
             self._ports = actuator.in_force()
         else:
@@ -252,7 +253,6 @@ class _Run:
             return
         # A controller that takes over makes tables what the scenario says: nothing was measured.
         kept = actuator.keep()
-        self._overwritten = actuator.overwritten
         if seen.idle or not kept:
             return
         before = self._annealer.place
@@ -264,7 +264,6 @@ class _Run:
         """Puts the annealer's place in force, and notes it once it is."""
         found = self._wanted()
         actuator.set(found)
-        self._overwritten = actuator.overwritten
         self._ports = actuator.in_force()
         self._settings.append(asdict(found))
 
@@ -279,7 +278,7 @@ class _Run:
             "seen": [asdict(one) for one in self._seen],
             "score": [one.score(self._tuner.weights) for one in self._seen if not one.idle],
             "settings": self._settings,
-            "overwritten": self._overwritten,
+            "overwritten": 0 if self._actuator is None else self._actuator.overwritten,
             "ports": [asdict(port) for port in self._ports],
             "steps": [asdict(step) for step in self._annealer.steps] if self._annealer else [],
             "searches": 0 if self._annealer is None else self._annealer.searches,

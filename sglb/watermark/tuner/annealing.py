@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -133,14 +134,8 @@ class _Search:
     """What one search has found out, and of what traffic."""
 
     guess: Guess
-    scores: dict[Place, tuple[float, int]] = field(default_factory=dict)
     traffic: list[tuple[float, float]] = field(default_factory=list)
-    held: list[float] = field(default_factory=list)
-
-    def know(self, place: Place, score: float, seen: Observation) -> None:
-        total, count = self.scores.get(place, (0.0, 0))
-        self.scores[place] = (total + score, count + 1)
-        self.guess.learn(place, score, seen)
+    held: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
     def meet(self, seen: Observation) -> None:
         """Such traffic is part of what the search is for."""
@@ -162,11 +157,11 @@ class _Search:
 
     def scatter(self) -> float:
         """The standard deviation of scores while its best is held; 0 before some are known."""
-        return stdev(self.held[-_RECENT:]) if len(self.held) >= _RECENT // 2 else 0.0
+        return stdev(self.held) if len(self.held) >= _RECENT // 2 else 0.0
 
     def mean(self, place: Place) -> float:
-        total, count = self.scores[place]
-        return total / count
+        known = self.guess.scores[place]
+        return sum(known) / len(known)
 
 
 class Annealer:
@@ -217,13 +212,13 @@ class Annealer:
                 self._usual(seen)
             match phase:
                 case Phase.BASELINE:
-                    self._search.know(self.place, score, seen)
+                    self._search.guess.learn(self.place, score, seen)
                     following = self._propose(seen)
                 case Phase.SEARCH:
                     accepted = self._judge(score, seen)
                     following = self._after_try(accepted, seen)
                 case Phase.RESTORE:
-                    self._search.know(self._current, score, seen)
+                    self._search.guess.learn(self._current, score, seen)
                     following = self._propose(seen)
                 case Phase.HOLD:
                     following = self._watch(score, seen)
@@ -238,7 +233,7 @@ class Annealer:
         That is the best mean score without a prior; with one, what is measured and what neighbours and
         the model say count together, so that a lucky interval is not taken for a good place.
         """
-        places = [place for place in self._search.scores if place not in self._lossy]
+        places = [place for place in self._search.guess.scores if place not in self._lossy]
         if not places:
             return self._current
         if self._prior is None:
@@ -261,7 +256,7 @@ class Annealer:
     def _judge(self, score: float, seen: Observation) -> bool:
         """Whether the place that was tried becomes the current one."""
         loss = self._search.mean(self._current) - score
-        self._search.know(self.place, score, seen)
+        self._search.guess.learn(self.place, score, seen)
         accepted = loss <= 0 or self._rng.random() < math.exp(-loss / self._temperature)
         accepted = accepted and self.place not in self._lossy
         if self._led:
@@ -285,7 +280,7 @@ class Annealer:
     def _hold(self) -> Place:
         self._phase = Phase.HOLD
         best = self.best
-        self._reference = self._search.mean(best) if self._search.scores else 0.0
+        self._reference = self._search.mean(best) if self._search.guess.scores else 0.0
         if self._search not in self._known:
             self._known.append(self._search)
         return best
@@ -317,12 +312,12 @@ class Annealer:
             fresh = [
                 place
                 for place in prior.like(self._current)
-                if place not in self._search.scores and place not in self._lossy
+                if place not in self._search.guess.scores and place not in self._lossy
             ]
             if fresh:
                 mean, spread = guess.expect(fresh)
                 return fresh[int((mean + _CURIOUS * spread).argmax())]
-        near = [place for place in self._around() if place not in self._search.scores]
+        near = [place for place in self._around() if place not in self._search.guess.scores]
         near = [place for place in near if self._allowed(place)]
         if not near:
             return self._current
@@ -389,13 +384,13 @@ class Annealer:
             self._odd = []
             return self._hold()
         odd = [one for one in self._odd if self._prior is not None]
-        held = [] if self._other(seen) else self._search.held
+        held = () if self._other(seen) else self._search.held
         self._begin(self.place)
-        self._search.held = held
+        self._search.held.extend(held)
         if not odd:
             return self.place
         for score_then, seen_then in odd:
-            self._search.know(self.place, score_then, seen_then)
+            self._search.guess.learn(self.place, score_then, seen_then)
             self._search.meet(seen_then)
         return self._propose(seen)
 
@@ -414,7 +409,7 @@ class Annealer:
             return self._strange(score, seen)
         self._usual(seen)
         self._reference += 0.1 * (score - self._reference)
-        self._search.know(self.place, score, seen)
+        self._search.guess.learn(self.place, score, seen)
         return self._better()
 
     def _better(self) -> Place:

@@ -32,34 +32,35 @@ _PARTS: Final = 0.15  #: how far delay and pauses may be from the model's
 
 
 class Guess:
-    """Learns from intervals of one kind of traffic."""
+    """Learns from intervals of one kind of traffic; `scores` are those of each place."""
 
     def __init__(self, prior: Prior | None, weights: Weights) -> None:
         self._prior = prior
         self._means: Floats = np.zeros((1, 1))
         if prior is not None:
             self._means = np.vstack([prior.scores(weights), np.zeros(prior.delay.shape[1])])
-        self._scores: dict[Place, list[float]] = {}
+        self.scores: dict[Place, list[float]] = {}
         self._parts: list[tuple[Place, float, float]] = []
 
     def learn(self, place: Place, score: float, seen: Observation) -> None:
         """One interval under a place."""
-        self._scores.setdefault(place, []).append(score)
+        self.scores.setdefault(place, []).append(score)
         self._parts.append((place, seen.delay, seen.unpaused))
 
     def expect(self, places: Sequence[Place]) -> tuple[Floats, Floats]:
         """Mean and standard deviation of each place's score; needs one that was learnt."""
-        met = list(self._scores)
+        met = list(self.scores)
         known = np.array(met, dtype=np.float64)
         asked = np.array(places, dtype=np.float64)
-        counts = np.array([len(each) for each in self._scores.values()], dtype=np.float64)
-        scores = np.array([sum(each) / len(each) for each in self._scores.values()])
-        scatter = sum(float(np.var(each)) * len(each) for each in self._scores.values())
+        counts = np.array([len(each) for each in self.scores.values()], dtype=np.float64)
+        scores = np.array([sum(each) / len(each) for each in self.scores.values()])
+        scatter = sum(float(np.var(each)) * len(each) for each in self.scores.values())
         again = float(counts.sum()) - len(met)
         numbers, wanted = self._numbers(met), self._numbers(places)
         evidence, means, variances = [], [], []
         local = _LOCAL**2 * _near(known, known)
         towards = _LOCAL**2 * _near(asked, known)
+        apart = [self._apart(kind) for kind in range(len(self._means))]
         for kind, (noise, against) in product(range(len(self._means)), _NOISES):
             there, here = self._means[kind][numbers], self._means[kind][wanted]
             centre = float(there.mean())
@@ -75,7 +76,7 @@ class Guess:
             likelihood = -0.5 * float(left @ solved) - float(np.log(np.diag(root)).sum())
             # What places met again tell of the noise.
             likelihood -= 0.5 * scatter / noise**2 + again * float(np.log(noise))
-            evidence.append(likelihood - against - self._apart(kind))
+            evidence.append(likelihood - against - apart[kind])
         share = np.exp(np.array(evidence) - max(evidence))
         share /= share.sum()
         mean = share @ np.array(means)
