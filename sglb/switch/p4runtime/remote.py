@@ -81,13 +81,17 @@ class _Outbox(AsyncIterator[_T]):
 
 
 class RemoteStream:
-    """A StreamChannel; what is sent leaves in order, what comes is handed over on the loop."""
+    """A StreamChannel; what is sent leaves in order, what comes is handed over on the loop.
+
+    While the switch is away there is nothing to open, and nothing is sent: one that were opened just
+    before the switch is there would hold the election id of the one that follows it.
+    """
 
     def __init__(self, service: RemoteService, send: Send) -> None:
         self._service = service
         self._deliver = send
         self._out: _Outbox[p4r.StreamMessageRequest] = _Outbox()
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = asyncio.get_running_loop().create_task(self._run()) if service.up else None
 
     def receive(self, request: p4r.StreamMessageRequest) -> None:
         """Sends a message to the switch."""
@@ -99,7 +103,8 @@ class RemoteStream:
 
     def break_off(self) -> None:
         """Ends the stream now."""
-        self._task.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
     async def _run(self) -> None:
         try:
@@ -108,6 +113,8 @@ class RemoteStream:
         except grpc.aio.AioRpcError as error:
             _log.info("stream to %s ended: %s", self._service.switch.name, error.details())
             self._service.lost()
+        finally:
+            self._out.put(None)  # a call that broke goes on waiting for what to send
 
 
 class RemoteService:
@@ -201,11 +208,15 @@ class RemoteService:
             )
         )
 
-        async for response in gnmi_grpc.gNMIStub(self._channel).Subscribe(_Outbox(wanted)):
-            if response.sync_response:
-                self._power(True)
-            else:
-                self._take(response.update)
+        requests = _Outbox(wanted)
+        try:
+            async for response in gnmi_grpc.gNMIStub(self._channel).Subscribe(requests):
+                if response.sync_response:
+                    self._power(True)
+                else:
+                    self._take(response.update)
+        finally:
+            requests.put(None)
 
     def _take(self, news: gnmi.Notification) -> None:
         for update in news.update:
@@ -258,7 +269,7 @@ class RemoteService:
     # --- as `P4RuntimeService` --------------------------------------------------------------------
 
     def open_stream(self, send: Send) -> RemoteStream:
-        """Opens a StreamChannel."""
+        """Opens a StreamChannel; while the switch is away, one that stays silent."""
         stream = RemoteStream(self, send)
         self._streams.append(stream)
         return stream
