@@ -153,7 +153,14 @@ def output(path: Path | None) -> Iterator[Callable[[str], None]]:
     if path is None:
         yield lambda _: None
     elif str(path) == "-":
-        yield lambda text: typer.echo(text, nl=False)
+        yield _to_standard_output
     else:
         check_writable(path)
         yield lambda text: write_whole(path, text)
+
+
+def _to_standard_output(text: str) -> None:
+    try:
+        typer.echo(text, nl=False)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from None

@@ -89,6 +89,17 @@ def test_the_json_is_the_same_again_and_can_go_to_standard_output(
     assert json.loads(other.out)["seed"] == 5
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_standard_output_that_is_full_is_named(small: Path) -> None:
+    command = [*COMMAND, "run", str(small), "-p", "spray", "-q", "--json", "-"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "error: standard output: No space left on device\n",
+    )
+
+
 def test_a_cut_shows_recovery_and_the_trace_follows_a_packet_around_it(
     sglb: Command, tmp_path: Path
 ) -> None:
