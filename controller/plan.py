@@ -304,6 +304,9 @@ class _Plan:
         )
 
     def _slots(self, group: int, shares: _Shares) -> Iterator[P4TableEntry]:
+        """Who has which slot; where there is one member alone, the program finds it without."""
+        if len(shares) < 2:
+            return
         for slot, names in enumerate(_turn(tuple(share for _, share in shares))):
             bits = [shares[n][0] for n in names]
             one, two, three = (*bits, 0, 0)[:3]

@@ -56,9 +56,9 @@ def test_a_cut_changes_only_what_hangs_on_the_link_and_its_return_undoes_it() ->
     bench = Bench()
     bench.controller.reconcile_all()
     changed = bench.controller.update(bench.without("leaf0-spine0"))
-    # leaf0 and leaf1 lose a member (64 slots and the destination); spine0 its path to leaf0:
-    # 64 slots, mode and destination. spine1 is not concerned.
-    assert changed == {bench.id("leaf0"): 65, bench.id("leaf1"): 65, bench.id("spine0"): 66}
+    # leaf0 and leaf1 lose a member: the destination changes, and 64 slots go, which the other needs
+    # none of. spine0 loses its path to leaf0: mode and destination. spine1 is not concerned.
+    assert changed == {bench.id("leaf0"): 65, bench.id("leaf1"): 65, bench.id("spine0"): 2}
     assert members(bench, "leaf0", "leaf1") == LANE_1
     assert members(bench, "leaf1", "leaf0") == LANE_1
     assert members(bench, "spine0", "leaf0") is None
@@ -186,18 +186,19 @@ def test_a_refused_write_names_switch_table_and_entry_and_is_repaired_later() ->
     bench = Bench()
     bench.controller.reconcile_all()
     client = bench.clients[bench.id("leaf0")]
-    [gone] = client.read(P4TableEntry(T_SLOTS, match=Match(group=1, slot=0)))
-    client.delete(gone)  # behind the controller's back: it now expects an entry to modify
+    [slot] = client.read(P4TableEntry(T_SLOTS, match=Match(group=1, slot=0)))
+    bench.controller.update(bench.without("leaf0-spine0"))
+    client.insert(slot)  # behind the controller's back, which is about to
     with pytest.raises(ControllerError) as failure:
-        bench.controller.update(bench.without("leaf0-spine0"))
+        bench.controller.update(bench.healthy)
     text = str(failure.value)
     assert "switch leaf0: after 0 of 65 updates" in text
     assert "FabricIngress.balance.slots" in text
-    assert "NOT_FOUND" in text
+    assert "ALREADY_EXISTS" in text
     # The other switches were served, and the next attempt reads back first.
-    assert members(bench, "leaf1", "leaf0") == LANE_1
-    assert set(bench.controller.update(bench.without("leaf0-spine0"))) == {bench.id("leaf0")}
-    assert members(bench, "leaf0", "leaf1") == LANE_1
+    assert members(bench, "leaf1", "leaf0") == LANE_0 | LANE_1
+    assert bench.controller.update(bench.healthy) == {bench.id("leaf0"): 1}
+    assert members(bench, "leaf0", "leaf1") == LANE_0 | LANE_1
 
 
 def test_another_program_is_refused_by_name() -> None:

@@ -31,6 +31,8 @@ _MOST_ROWS = 1 << 22
 _MOST_DATA_BYTES = 512
 #: Long frames (of agents and the controller) under way at once: what is never used is never touched.
 _BLOBS_A_PORT = 16
+#: From so many switches on a fabric's memory is more than the nearer caches hold (measured).
+_LARGE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,11 @@ def build_fabric(
     *,
     lookahead_ps: int,
     one_heap: bool,
+    look_ahead: bool | None,
 ) -> NativeFabric:
     """Lays out and fills the memory of a scenario's fabric; switches have no program yet.
 
+    `one_heap` and `look_ahead`: see `NativeSimulation`.
     Raises `ConfigError` and `WorkloadError` for what cannot be.
     """
     topology = scenario.topology
@@ -102,6 +106,8 @@ def build_fabric(
     memory = build(specs, sizes)
     memory.world.w[m.PARSE_BYTES] = _parse_bytes(native)
     memory.world.w[m.FAILED_NODE] = -1
+    large = len(topology.switches) >= _LARGE
+    memory.world.w[m.LOOKS_AHEAD] = not one_heap and (large if look_ahead is None else look_ahead)
     plan.write(memory, len(topology.switches))
     _write_buffers(scenario, buffer, memory, node_of)
     return NativeFabric(memory, plan, node_of, lookahead_ps)

@@ -24,8 +24,6 @@ from sglb.switch.core.world import World
 
 #: A run cannot go on with these: the memory was too small, or the program failed.
 FATAL: Final = m.HALT_ROWS | m.HALT_HEAP | m.HALT_BLOBS | m.HALT_PROGRAM
-#: Nodes whose memory is more than the nearer caches hold (measured).
-_LARGE: Final = 100
 
 
 @compiled
@@ -129,18 +127,18 @@ def run(world: World, limit: int, lookahead: int) -> int:
     time up to which all events have run, or NEVER when none is left.
     """
     w = world.w
-    large = w[m.HEAPS] >= _LARGE
     while True:
         start = _earliest(world)
         if start >= limit:
             return NEVER if start == NEVER else limit
         end = min(start - start % lookahead + lookahead, limit)
         count = gather(world, end)
-        if large:
+        if w[m.LOOKS_AHEAD]:
             begin(world, count, end)
+        turns = count if w[m.LOOKS_AHEAD] else 0
         for place in range(count):
             heap = w[w[m.ACTIVE_AT] + place]
-            w[m.EVENTS_RUN] += _run_heap(world, heap, end, place, count if large else 0)
+            w[m.EVENTS_RUN] += _run_heap(world, heap, end, place, turns)
             if w[m.HALT] & FATAL:
                 return w[m.NOW]
         if w[m.HALT]:

@@ -69,7 +69,8 @@ class NativeSimulation:
     """Builds a fabric for one policy of a scenario; `run` runs it once.
 
     As `sglb.fabric.simulation.Simulation`. `one_heap` takes the heap kernel instead of the window
-    kernel; the results are the same. `loop_cpu_s` is the CPU time of the kernel alone, after a run.
+    kernel, `look_ahead` says whether that asks for memory in advance (None: if the fabric is large); the
+    results are the same. `loop_cpu_s` is the CPU time of the kernel alone, after a run.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class NativeSimulation:
         control: ControlPlaneFactory,
         *,
         one_heap: bool = False,
+        look_ahead: bool | None = None,
     ) -> None:
         self.scenario = scenario
         self.policy = policy
@@ -102,6 +104,7 @@ class NativeSimulation:
             compile_native(program.ir),
             lookahead_ps=lookahead_ps,
             one_heap=one_heap,
+            look_ahead=look_ahead,
         )
         self._world = self._fabric.memory.world
         self._reader = LogReader(self._fabric.memory)

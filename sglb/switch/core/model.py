@@ -82,6 +82,7 @@ SCRATCH: Final = 72  #: byte offset in the block of room for a deparsed packet
 LOG_USED: Final = 73
 LOG_CAPACITY: Final = 74
 CPU_USED: Final = 75
+LOOKS_AHEAD: Final = 76  #: whether the driver brings near what the next nodes need
 FAMILY_FREE: Final = 77
 DEAD_ANY: Final = 78  #: whether any dead bit is set
 DEAD_WORDS: Final = 79

@@ -54,8 +54,17 @@ def with_flows(scenario: Scenario, flows: list[tuple[int, int, int, int]]) -> Sc
     return replace(scenario, workload=Workload("given", tuple(made)))
 
 
-def simulate(scenario: Scenario, policy: str, *, one_heap: bool = False) -> NativeSimulation:
-    return NativeSimulation(scenario, policy, program(), load_control_plane(), one_heap=one_heap)
+def simulate(
+    scenario: Scenario, policy: str, *, one_heap: bool = False, look_ahead: bool | None = None
+) -> NativeSimulation:
+    return NativeSimulation(
+        scenario,
+        policy,
+        program(),
+        load_control_plane(),
+        one_heap=one_heap,
+        look_ahead=look_ahead,
+    )
 
 
 @dataclass(frozen=True)
@@ -91,9 +100,10 @@ def outcome(
     policy: str,
     *,
     one_heap: bool = False,
+    look_ahead: bool | None = None,
     prepare: Callable[[NativeSimulation], None] = lambda _: None,
 ) -> Outcome:
     """Runs a scenario; `prepare` may have things done at times of the simulation's clock."""
-    simulation = simulate(scenario, policy, one_heap=one_heap)
+    simulation = simulate(scenario, policy, one_heap=one_heap, look_ahead=look_ahead)
     prepare(simulation)
     return Outcome(scenario, simulation.run())

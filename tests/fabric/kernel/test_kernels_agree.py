@@ -97,6 +97,28 @@ def test_window_and_heap_kernel_agree(workload: str, policy: str, pfc: bool, dcq
         assert a[key] == b[key], key
 
 
+@pytest.mark.parametrize("policy", ["ecmp", "flowlet", "glb"])
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_looking_ahead_changes_nothing(workload: str, policy: str) -> None:
+    scenario = crossed(workload, policy, True, True)
+    a, b = (told(outcome(scenario, policy, look_ahead=ahead)) for ahead in (False, True))
+    for key in a:
+        assert a[key] == b[key], key
+
+
+def test_a_large_fabric_looks_ahead_on_its_own() -> None:
+    """As large as those that do: 125 switches."""
+    keys: dict[str, Any] = {
+        "topology": {"clos3": {"k": 10}},
+        "workload": {"permutation": {"bytes": 20_000}},
+        "policies": ["ecmp"],
+    }
+    scenario = fabric(**keys)
+    a, b = (told(outcome(scenario, "ecmp", look_ahead=ahead)) for ahead in (None, False))
+    for key in a:
+        assert a[key] == b[key], key
+
+
 def test_the_grid_has_what_it_is_about() -> None:
     paused = outcome(crossed("all-to-all", "glb", True, True), "glb").run
     assert paused.pauses.pause_frames > 50
