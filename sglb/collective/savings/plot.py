@@ -21,8 +21,8 @@ def draw(found: Sweep) -> str:
     body = _line_chart(found) if len(found.axes) == 1 else _cells(found)
     settings = found.points[0].found.settings
     subtitle = (
-        f"{settings.gpus:,} GPUs, {words.number(settings.days)} days, {settings.runs:,} runs a "
-        f"point, seed {settings.seed}; other settings as printed by the command"
+        f"{found.told('gpus', '{:,}'.format)} GPUs, {found.told('days', words.number)} days, "
+        f"{settings.runs:,} runs a point, seed {settings.seed}; other settings as printed by the command"
     )
     head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '

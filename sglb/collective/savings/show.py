@@ -29,7 +29,8 @@ _ROWS: tuple[tuple[str, Callable[[Side], str]], ...] = (
 def show(found: Assessment, console: Console, *, brief: bool = False) -> None:
     """Print the comparison, savings, break-even and all assumptions; `brief`: one line of faults."""
     settings = found.settings
-    console.print(_title(settings), style="bold", highlight=False)
+    title = _title(settings.runs, words.number(settings.days), f"{settings.gpus:,}", settings.seed)
+    console.print(title, style="bold", highlight=False)
     console.print()
     table = _table("share of all GPU-hours", "no failover", "failover")
     for name, cell in _ROWS:
@@ -77,7 +78,10 @@ def _break_even(found: Assessment) -> str:
 def show_sweep(found: Sweep, console: Console, *, brief: bool = False) -> None:
     """Print a table of the points, where failover begins to pay and, unless `brief`, all assumptions."""
     first = found.points[0].found
-    console.print(_title(first.settings), style="bold", highlight=False)
+    settings = first.settings
+    days, gpus = found.told("days", words.number), found.told("gpus", "{:,}".format)
+    title = _title(settings.runs, days, gpus, settings.seed)
+    console.print(title, style="bold", highlight=False)
     console.print()
     console.print(_long(found) if len(found.axes) == 1 else _matrix(found))
     console.print()
@@ -90,7 +94,7 @@ def show_sweep(found: Sweep, console: Console, *, brief: bool = False) -> None:
     _say(console, f"What this assumes, at the first point ({names} {at_text(found.points[0].at)}):")
     for fact in words.assumptions(first):
         _say(console, f"- {fact}")
-    _say(console, f"- {_faults_in_brief(first.settings)}")
+    _say(console, f"- {_faults_in_brief(settings)}")
 
 
 def turns(found: Sweep) -> list[str]:
@@ -151,10 +155,10 @@ def _matrix(found: Sweep) -> Table:
     return table
 
 
-def _title(settings: Settings) -> str:
+def _title(runs: int, days: str, gpus: str, seed: int) -> str:
     return (
-        f"What network failover saves: {settings.runs:,} simulated runs of "
-        f"{words.number(settings.days)} days on {settings.gpus:,} GPUs (seed {settings.seed})"
+        f"What network failover saves: {runs:,} simulated runs of {days} days on {gpus} GPUs "
+        f"(seed {seed})"
     )
 
 

@@ -25,7 +25,7 @@ Value = float | int | str | bool
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A key and the values that it takes, in order; `log`: they are spaced by ratio."""
+    """A key and the values that it takes, numbers upwards; `log`: they are spaced by ratio."""
 
     key: str
     values: tuple[Value, ...]
@@ -51,6 +51,12 @@ class Sweep:
 
     axes: tuple[Axis, ...]
     points: tuple[Point, ...]
+
+    def told(self, key: str, show: Callable[[Any], str]) -> str:
+        """A setting of the points, from the first to the last where it is swept."""
+        values = [getattr(p.found.settings, key) for p in (self.points[0], self.points[-1])]
+        texts = [show(value) for value in values]
+        return texts[0] if values[0] == values[1] else " to ".join(texts)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -102,8 +108,9 @@ def _axis(text: str, usual: int) -> Axis:
     if key not in known:
         raise SettingsError(f"{text}: {key} is no key to sweep; those are {', '.join(known)}")
     if ".." not in rest:
-        words = [word.strip() for word in rest.split(",")]
-        return Axis(key, tuple(_value(key, word) for word in words))
+        axis = Axis(key, tuple(_value(key, word.strip()) for word in rest.split(",")))
+        # Numbers upwards: what lies between two points is told and drawn.
+        return Axis(key, tuple(sorted(set(axis.values)))) if axis.numeric else axis
     return _range(text, key, rest, usual)
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from contextlib import suppress
+from io import StringIO
 
 import pytest
 from hypothesis import given
 from hypothesis import settings as tries
 from hypothesis import strategies as st
+from rich.console import Console
 
 from sglb.collective.savings.plot import draw
 from sglb.collective.savings.settings import Settings, SettingsError
+from sglb.collective.savings.show import show_sweep
 from sglb.collective.savings.sweep import Axis, Sweep, parse, sweep
 
 FEW = Settings(runs=40, days=10.0)
@@ -31,6 +34,7 @@ def _refused(*texts: str) -> str:
         ("restart-min=1..100:3:log", (1, 10, 100)),
         ("gpus=1..4:9", (1, 2, 3, 4)),
         ("restart_min=5,68", (5, 68)),
+        ("repair_h=24,0,12.5,0", (0, 12.5, 24)),
         ("reroute=balanced,dual-homed", ("balanced", "dual-homed")),
         ("failover_saves=nic,nic+link", (("nic",), ("nic", "link"))),
         ("restart_replaces=true,false", (True, False)),
@@ -115,6 +119,18 @@ def test_the_crossing_lies_on_the_line_between_two_points() -> None:
     ((at, pays_above),) = found.crossings()
     assert a + (b - a) * at / 40 == pytest.approx(0, abs=1e-6 * a)
     assert not pays_above
+
+
+def test_the_order_in_which_values_were_written_does_not_matter() -> None:
+    assert sweep(FEW, parse(["repair_h=40,0"])).crossings() == _one().crossings()
+
+
+def test_titles_name_the_span_of_what_is_swept() -> None:
+    found = sweep(FEW, parse(["gpus=1000,3000"]))
+    assert any("1,000 to 3,000 GPUs, 10 days, 40 runs" in text for text in _texts(draw(found)))
+    with StringIO() as out:
+        show_sweep(found, Console(file=out, width=120))
+        assert "40 simulated runs of 10 days on 1,000 to 3,000 GPUs" in out.getvalue()
 
 
 def test_words_have_no_crossing() -> None:
