@@ -99,8 +99,10 @@ def _ingress(world: World, node: int, row: int, now: int) -> None:
         row_free(world, row)
         return
     w[row + abi.NOW] = now
-    trail = trail_of(world, node, row)
-    follow(world, record, trail)
+    trail = 0
+    if w[m.LOOKS_AHEAD]:
+        trail = trail_of(world, node, row)
+        follow(world, record, trail)
     call2(entry(world, record, m.F_INGRESS), w[record + m.N_MACHINE], row_address(world, row))
     if h[half + abi.STATUS] != 0:
         _failed(world, node, row)
@@ -122,7 +124,8 @@ def _ingress(world: World, node: int, row: int, now: int) -> None:
         lose(world, node, row, m.DROP_INGRESS, now)
     else:
         h[half + abi.INSTANCE_TYPE] = 0
-        h[trail * 2 + m.TRH_QUEUE] = _queue_number(world, record, row)
+        if trail:
+            h[trail * 2 + m.TRH_QUEUE] = _queue_number(world, record, row)
         to_queue(world, node, row, h[half + abi.EGRESS_SPEC], h[half + abi.PRIORITY], now)
 
 
@@ -221,7 +224,8 @@ def _egress(world: World, node: int, port: int, row: int, now: int) -> None:
     h[half + abi.EGRESS_PORT] = w[port_record + m.P_NUMBER]
     h[half + abi.PACKET_LENGTH] = h[half + m.RH_BYTES]
     w[row + abi.NOW] = now
-    follow(world, record, trail_of(world, node, row))
+    if w[m.LOOKS_AHEAD]:
+        follow(world, record, trail_of(world, node, row))
     call2(entry(world, record, m.F_EGRESS), w[record + m.N_MACHINE], row_address(world, row))
     if h[half + abi.STATUS] != 0:
         _failed(world, node, row)
