@@ -58,10 +58,10 @@ class Spread:
 
     count: int = 0
     mean: float = 0.0
-    p50: float = 0.0
-    p90: float = 0.0
-    p99: float = 0.0
-    largest: float = 0.0
+    p50: int | float = 0.0
+    p90: int | float = 0.0
+    p99: int | float = 0.0
+    largest: int | float = 0.0
 
 
 def spread(values: Sequence[float]) -> Spread:

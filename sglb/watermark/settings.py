@@ -24,13 +24,13 @@ class Watermarks:
     Raises `WatermarkError` that names the attribute.
     """
 
-    kmin_bytes: float = 100_000
-    kmax_bytes: float = 400_000
+    kmin_bytes: int | float = 100_000
+    kmax_bytes: int | float = 400_000
     pmax: float = 0.2
     alpha: float = 0.125
-    xoff_bytes: float | None = None
-    xon_offset_bytes: float = 3_072
-    headroom_bytes: float | None = None
+    xoff_bytes: int | float | None = None
+    xon_offset_bytes: int | float = 3_072
+    headroom_bytes: int | float | None = None
 
     def __post_init__(self) -> None:
         for name in ("kmin_bytes", "kmax_bytes", "xon_offset_bytes", "headroom_bytes"):

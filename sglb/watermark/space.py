@@ -29,7 +29,7 @@ class Parameter:
     low: float
     high: float
     step: float
-    levels: tuple[float, ...]
+    levels: tuple[int | float, ...]
 
     def __post_init__(self) -> None:
         if not self.levels:

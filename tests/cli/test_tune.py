@@ -65,6 +65,9 @@ def test_tables_and_a_page_of_two_seeds_and_nothing_run_twice(sglb: Sglb, tmp_pa
     first, second = json.loads(numbers.read_text())
     assert first["steps"] != second["steps"]
     assert len(first["ports"]) == 2 * 3 + 2
+    told = numbers.read_text()
+    assert sglb(*wanted)[0] == 0
+    assert numbers.read_text() == told
     # Kept runs are shown as they are: a changed number comes back.
     document = json.loads(kept.read_text())
     document["runs"]["2"]["tuned"]["tuned"]["score"] = 0.125
