@@ -43,7 +43,8 @@ class Parameter:
         """Raises `WatermarkError` for a value that the device does not take."""
         if not (math.isfinite(value) and self.low <= value <= self.high):
             raise WatermarkError(
-                f"{self.name} must be from {self.low:g} to {self.high:g} {self.unit}, got {value!r}"
+                f"{self.name} must be from {self.low:,.10g} to {self.high:,.10g} {self.unit}, got "
+                f"{value!r}"
             )
         steps = value / self.step
         if abs(steps - round(steps)) > 1e-6:

@@ -38,7 +38,7 @@ def search_space(
 
     Headroom is the scenario's, or if that is too small the one that `headroom_bytes: auto` means, too.
     `levels` replaces those of the parameters that it names. Raises `WatermarkError` for a scenario
-    without PFC or DCQCN.
+    without PFC or DCQCN, or with a setting that the device does not take.
     """
     model = scenario.model
     if not (model.switch.pfc.enabled and model.transport.dcqcn.enabled):
@@ -66,6 +66,10 @@ def search_space(
     given = {"xon_offset_bytes": (), "headroom_bytes": tuple(rooms), **(levels or {})}
     parameters, place = [], []
     for parameter in space.parameters:
+        try:
+            parameter.check(wanted[parameter.name])
+        except WatermarkError as error:
+            raise WatermarkError(f"{model.name}: the scenario's own {error}") from None
         found = _with(
             parameter, wanted[parameter.name], given.get(parameter.name, parameter.levels)
         )

@@ -159,9 +159,13 @@ def test_same_seed_same_run() -> None:
     [
         ({"pfc": {"enabled": False}}, "nothing to tune"),
         ({"pfc": {"enabled": True, "xoff_bytes": 200_000}}, "must be dynamic"),
+        (
+            {"ecn": {"kmin_bytes": 40_000_000, "kmax_bytes": 80_000_000}},
+            "own kmin_bytes must be from 0 to .* bytes, got 40000000",
+        ),
     ],
 )
-def test_what_has_nothing_to_tune(changes: dict[str, object], text: str) -> None:
+def test_what_cannot_be_tuned(changes: dict[str, object], text: str) -> None:
     model = SMALL | {"switch": SMALL["switch"] | changes}
     with pytest.raises(WatermarkError, match=text):
         search_space(scenarios.from_dict(model))
