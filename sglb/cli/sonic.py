@@ -81,13 +81,13 @@ def show_command(switch: Switches) -> None:
 
 
 def _users(profile: Profile) -> str:
-    """As `QUEUE 3 of 4 ports`: a switch has hundreds of queues, set alike."""
-    found = Counter(
-        f"{table} {number}"
-        for table, _, number in (
-            user.split("|", 2) for user in profile.users if user.count("|") > 1
-        )
-    )
+    """As `QUEUE 3 of 4 ports`: a switch has hundreds of queues, set alike; a key may name several."""
+    found: Counter[str] = Counter()
+    for user in profile.users:
+        table, _, rest = user.partition("|")
+        ports, _, number = rest.rpartition("|")
+        if ports:
+            found[f"{table} {number}"] += len(ports.split(","))
     return ", ".join(f"{what} of {count} ports" for what, count in found.items()) or "nobody"
 
 

@@ -87,6 +87,24 @@ def tune_command(
             "--guard", metavar="FILE", help="What may be tuned of SONiC, and within what."
         ),
     ] = None,
+    pool_bytes: Annotated[
+        int | None,
+        typer.Option(
+            "--pool-bytes",
+            min=1,
+            metavar="BYTES",
+            help="What lossless traffic shares on SONiC. [as BUFFER_POOL says]",
+        ),
+    ] = None,
+    rtt_us: Annotated[
+        float | None,
+        typer.Option(
+            "--rtt-us",
+            min=0.1,
+            metavar="US",
+            help="A round trip without queues, which delays on SONiC are judged against. [10]",
+        ),
+    ] = None,
     apply: Annotated[
         bool, typer.Option("--apply", help="Write to SONiC; without it, show the first step.")
     ] = False,
@@ -116,6 +134,8 @@ def tune_command(
         "--sonic" if sonic else f"--on {on}" if on != "sim" else "a simulated scenario",
         {
             "--guard": not sonic and guard is not None,
+            "--pool-bytes": not sonic and pool_bytes is not None,
+            "--rtt-us": not sonic and rtt_us is not None,
             "--apply": not sonic and apply,
             "--intervals": not sonic and intervals is not None,
             "--policy": bool(sonic) and policy is not None,
@@ -130,7 +150,13 @@ def tune_command(
         from sglb.watermark.sonic.loop import LoopOptions
 
         every_s = 10.0 if interval_us is None else interval_us / 1e6
-        loop = LoopOptions(interval_s=every_s, seed=1 if seed is None else seed, weights=weights)
+        loop = LoopOptions(
+            interval_s=every_s,
+            rtt_us=10.0 if rtt_us is None else rtt_us,
+            pool_bytes=pool_bytes,
+            seed=1 if seed is None else seed,
+            weights=weights,
+        )
         tune_sonic(
             sonic, guard, loop, journal, outputs, apply=apply, intervals=intervals, quiet=quiet
         )

@@ -18,32 +18,39 @@ from sglb.watermark.telemetry.reading import FIELDS, ROWS, WHOLE, Field, Values
 from sglb.watermark.telemetry.view import PortFacts
 
 _LONGEST_QUANTA = 65_535
+#: Values of `ecn` with which green packets, as RoCE's are, are marked.
+_MARKS_GREEN = frozenset({"ecn_green", "ecn_green_yellow", "ecn_green_red", "ecn_all"})
 _NS_PER_S = 10**9
+_QUEUE_NUMBERS = tuple("01234567")
 
 
 @dataclass(frozen=True, slots=True)
 class SonicFacts:
-    """A switch's ports by name: rate, and whether a host is behind; and the classes to tune."""
+    """A switch's ports by name: rate, and whether a host is behind; and the classes to tune.
+
+    `queues` are those that use a tuned profile, as counters are named (`Ethernet0:3`).
+    """
 
     ports: Mapping[str, PortFacts]
     classes: tuple[int, ...]
+    queues: tuple[str, ...]
 
 
 def read_facts(database: Database, config: SwitchConfig, profiles: set[str]) -> SonicFacts:
     """From PORT, QUEUE and the neighbours that DEVICE_NEIGHBOR(_METADATA) names.
 
     A port whose neighbour is a router of some kind leads into the fabric; every other one to a host.
-    `profiles` are the WRED profiles that are tuned. Raises SonicDataError for ports without a speed, or
-    when no queue uses such a profile.
+    `profiles` are the WRED profiles that are tuned. Raises SonicDataError for ports without a speed,
+    when no queue uses such a profile, or when one doesn't mark.
     """
-    users = [
-        user.split("|")
+    for name in sorted(profiles):
+        _check_marking(config, name)
+    queues = {
+        (port, queue)
         for (table, name), profile in config.profiles.items()
         if table == WRED_PROFILE and (not profiles or name in profiles)
         for user in profile.users
-    ]
-    queues = {
-        (port, _number(database, queue)) for _, port, queue in (u for u in users if len(u) == 3)
+        for port, queue in _queues(database, user)
     }
     if not queues:
         raise SonicDataError(
@@ -71,13 +78,41 @@ def read_facts(database: Database, config: SwitchConfig, profiles: set[str]) -> 
             ports[port] = PortFacts(int(speed) * 10**6, to_host)
     if not ports:
         raise SonicDataError(f"{database.address}: PORT has none of {', '.join(sorted(used)[:3])}")
-    return SonicFacts(ports, tuple(sorted({queue for port, queue in queues if port in ports})))
+    here = sorted((port, queue) for port, queue in queues if port in ports)
+    classes = tuple(sorted({queue for _, queue in here}))
+    return SonicFacts(ports, classes, tuple(f"{port}:{queue}" for port, queue in here))
 
 
-def _number(database: Database, queue: str) -> int:
-    if not (queue.isascii() and queue.isdigit() and int(queue) < 8):
-        raise SonicDataError(f"{database.address}: QUEUE has a queue {queue!r}; they are 0 to 7")
-    return int(queue)
+def _check_marking(config: SwitchConfig, name: str) -> None:
+    """Without ECN thresholds drop packets, of a lossless class too; without WRED they do nothing."""
+    profile = config.profiles.get((WRED_PROFILE, name))
+    if profile is None:
+        return  # whoever wants its fields says so
+    ecn = profile.fields.get("ecn", "ecn_none")
+    enabled = profile.fields.get("wred_green_enable", "false")
+    if ecn not in _MARKS_GREEN:
+        found = f"ecn is {ecn}: green packets would be dropped, not marked"
+    elif enabled != "true":
+        found = f"wred_green_enable is {enabled}: its thresholds have no effect on green packets"
+    else:
+        return
+    raise SonicDataError(f"{config.address}: {WRED_PROFILE}|{name} {found}; nothing was tuned")
+
+
+def _queues(database: Database, user: str) -> list[tuple[str, int]]:
+    """Ports and queues of a key `QUEUE|PORT,PORT|3-4`; none of other kinds of keys."""
+    parts = user.split("|")
+    if len(parts) != 3:
+        return []
+    first, dash, last = parts[2].partition("-")
+    ends = (first, last if dash else first)
+    if not all(end in _QUEUE_NUMBERS for end in ends) or ends[0] > ends[1]:
+        raise SonicDataError(
+            f"{database.address}: {user} has a queue {parts[2]!r}; they are 0 to 7, or a range of these"
+        )
+    return [
+        (port, n) for port in parts[1].split(",") for n in range(int(ends[0]), int(ends[1]) + 1)
+    ]
 
 
 def view(facts: SonicFacts, grown: Difference, after: Sample) -> SwitchView:

@@ -212,12 +212,12 @@ def _first(
 def pool_of(config_table: Mapping[str, Mapping[str, str]], address: object) -> int:
     """Bytes of the ingress pool that lossless traffic shares, of the table BUFFER_POOL."""
     for name, fields in sorted(config_table.items()):
-        text = fields.get("size", "")
-        if "lossless" in name and fields.get("type") == "ingress":
+        text = fields.get("size")
+        if text is not None and "lossless" in name and fields.get("type") == "ingress":
             if text.isascii() and text.isdigit():
                 return int(text)
             raise SonicDataError(f"{address}: BUFFER_POOL|{name} size is {text!r}, not a number")
     raise SonicDataError(
-        f"{address}: BUFFER_POOL has no ingress pool for lossless traffic; where the switch computes "
-        "its size itself, say it by --pool-bytes"
+        f"{address}: BUFFER_POOL has no size of an ingress pool for lossless traffic; where the switch "
+        "computes it itself, say it by --pool-bytes"
     )

@@ -111,7 +111,7 @@ class SonicLoop:
                     "`sglb sonic set` can make them alike"
                 )
         self._telemetry = [
-            Telemetry(database, facts.ports)
+            Telemetry(database, facts.ports, facts.queues)
             for database, facts in zip(self._databases, self._facts, strict=True)
         ]
         self._ports = FabricFacts(

@@ -43,6 +43,15 @@ def test_show(switch: Redis, sglb) -> None:
     assert "  BUFFER_PROFILE.ingress_lossless_profile: used by nobody\n" in out
 
 
+def test_show_counts_the_ports_of_a_key(switch: Redis, sglb) -> None:
+    for queue in (3, 4):
+        switch.config.delete(f"QUEUE|Ethernet0|{queue}", f"QUEUE|Ethernet4|{queue}")
+    switch.config.hset("QUEUE|Ethernet0,Ethernet4|3-4", "wred_profile", "AZURE_LOSSLESS")
+    _, out, _ = sglb("show", "-s", str(switch.address))
+    assert "QUEUE 3 of 2 ports" in out
+    assert "QUEUE 3-4 of 2 ports" in out
+
+
 def test_a_change_is_shown_and_written_only_on_demand(switch: Redis, sglb, guard: str) -> None:
     before = switch.snapshot()
     command = ("set", f"{GMIN}=500000", "-s", str(switch.address))

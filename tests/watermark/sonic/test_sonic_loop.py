@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -257,6 +258,73 @@ def test_what_cannot_be_tuned(
     path.write_text(text + "\n")
     with Database(switch.address) as database, pytest.raises(error, match=what):
         SonicLoop([database], load_guard(path), FAST)
+
+
+def _as_one_key(switch: Redis, key: str) -> None:
+    """All queues of AZURE_LOSSLESS under one key."""
+    for port in PORTS:
+        for queue in (3, 4):
+            switch.config.delete(f"QUEUE|{port}|{queue}")
+    switch.config.hset(key, "wred_profile", "AZURE_LOSSLESS")
+
+
+def test_keys_may_name_several_ports_and_a_range_of_queues(switch: Redis) -> None:
+    _as_one_key(switch, f"QUEUE|{','.join(PORTS)}|3-4")
+    with Database(switch.address) as database:
+        facts = read_facts(database, read_config(database), {"AZURE_LOSSLESS"})
+    assert facts.classes == (3, 4)
+    assert sorted(facts.ports) == sorted(PORTS)
+    assert facts.queues == tuple(f"{port}:{queue}" for port in sorted(PORTS) for queue in (3, 4))
+
+
+@pytest.mark.parametrize("queues", ["4-3", "3-", "8", "-3", "3-4-5", "x", "\u0663", ""])
+def test_keys_that_name_no_queue_are_told(switch: Redis, queues: str) -> None:
+    _as_one_key(switch, f"QUEUE|Ethernet0|{queues}")
+    with Database(switch.address) as database, pytest.raises(SonicDataError, match="0 to 7"):
+        read_facts(database, read_config(database), {"AZURE_LOSSLESS"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"ecn": "ecn_none"}, "AZURE_LOSSLESS ecn is ecn_none: green packets would be dropped"),
+        ({"ecn": "ecn_red"}, "ecn is ecn_red"),
+        ({"ecn": None}, "ecn is ecn_none"),
+        ({"wred_green_enable": "false"}, "wred_green_enable is false"),
+        ({"wred_green_enable": None}, "wred_green_enable is false"),
+    ],
+)
+def test_a_profile_that_marks_nothing_is_not_tuned(
+    switch: Redis, guard: Guard, changes: dict[str, str | None], what: str
+) -> None:
+    for field, value in changes.items():
+        if value is None:
+            switch.config.hdel("WRED_PROFILE|AZURE_LOSSLESS", field)
+        else:
+            switch.config.hset("WRED_PROFILE|AZURE_LOSSLESS", field, value)
+    with Database(switch.address) as database, pytest.raises(SonicDataError, match=what):
+        SonicLoop([database], guard, FAST)
+
+
+def test_queues_that_nobody_counts_are_not_tuned_blindly(
+    switch: Redis, guard: Guard, tmp_path: Path
+) -> None:
+    before = switch.snapshot()
+    switch.counters.delete("COUNTERS_QUEUE_NAME_MAP")
+    with pytest.raises(SonicDataError, match=r"queue Ethernet0:3: is `counterpoll queue` enabled"):
+        tune(switch.address, guard, tmp_path / "journal", 3)
+    assert switch.snapshot() == before
+
+
+@pytest.mark.parametrize("fields", [("size",), ("size", "type", "mode")])
+def test_a_pool_without_a_size_is_said_by_hand(
+    switch: Redis, guard: Guard, fields: tuple[str, ...]
+) -> None:
+    switch.config.hdel("BUFFER_POOL|ingress_lossless_pool", *fields)
+    with Database(switch.address) as database:
+        with pytest.raises(SonicDataError, match="say it by --pool-bytes"):
+            SonicLoop([database], guard, FAST)
+        SonicLoop([database], guard, replace(FAST, pool_bytes=20_000_000))
 
 
 def test_fields_that_differ_and_switches_that_do(
