@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -63,6 +64,8 @@ class Group:
         self._board = Board(store, self.transport.place, rank, size)
         self._scratch = Scratch(_KEPT_SCRATCH_BYTES)
         self.number = 0  #: of the operation that was called last
+        self._last: Call | None = None
+        self._process = os.getpid()
         self._numbering = threading.Lock()
         self._turns = Turns()
         self._lane = Lane(f"reccl-{rank}")
@@ -75,10 +78,13 @@ class Group:
     ) -> CollectiveWork:
         """Runs `body` as the next operation: here if `sync`, else on the group's thread, in turn.
 
-        Raises the operation's error if `sync`; otherwise the `wait` of what it returns does.
+        Raises the operation's error if `sync`; otherwise the `wait` of what it returns does. Raises
+        CollectiveError in a process that was forked from the group's, as `send` and `recv` do.
         """
+        self._check_process()
         with self._numbering:
             self.number += 1
+            call = self._last = call.after(self._last)
             self._turns.begin(self.number)
             operation = Operation(
                 self.transport,
@@ -96,6 +102,13 @@ class Group:
         else:
             self._lane.add(lambda: self._run(operation, body, work))
         return work
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise CollectiveError(
+                f"reccl: this process was forked from {self._name}, whose connections are not its own; "
+                "it can make a process group for itself"
+            )
 
     def _run(self, operation: Operation, body: Body, work: CollectiveWork) -> None:
         try:
@@ -123,8 +136,11 @@ class Group:
 
     def send(self, peer: int, tag: int, staged: Staged, label: str) -> TransferWork:
         """Sends a message with a tag; its memory is in use until the work has ended."""
+        self._check_process()
         stream = _TAGGED | tag & 0xFFFFFFFF
-        transfer = self.transport.send(peer, stream, staged.view, label=label)
+        transfer = self.transport.send(
+            peer, stream, staged.view, label=label, fingerprint=staged.fingerprint
+        )
         return TransferWork(self, transfer, label, [], staged)
 
     def recv(
@@ -135,12 +151,14 @@ class Group:
         label: str,
         result: list[Any],
     ) -> TransferWork:
-        """Receives a message of exactly this size, then stores it. No `peer`: from anybody."""
+        """Receives a message of exactly this size and kind, then stores it. No `peer`: from anybody."""
+        self._check_process()
         stream = _TAGGED | tag & 0xFFFFFFFF
+        fingerprint, view = staged.fingerprint, staged.view
         if peer is None:
-            transfer = self.transport.recv_any(stream, staged.view, label=label)
+            transfer = self.transport.recv_any(stream, view, label=label, fingerprint=fingerprint)
         else:
-            transfer = self.transport.recv(peer, stream, staged.view, label=label)
+            transfer = self.transport.recv(peer, stream, view, label=label, fingerprint=fingerprint)
         return TransferWork(self, transfer, label, result, staged)
 
     def abort(self, reason: str) -> None:

@@ -17,6 +17,8 @@ from sglb.collective.transport import Transfer, Transport, WaitTimeoutError, com
 from sglb.collective.transport.segment import SLOTS
 
 _PARTS = 4  #: streams of an operation
+_FINGERPRINT = (1 << 63) - 1
+_MIX = 0x9E3779B97F4A7C15  # 2**64 / golden ratio, odd
 _LOOK_AGAIN_S = 0.05
 _STUCK_S = (
     2.0  #: a rank that waits so long for a message tells what it is in, and looks who else does
@@ -24,10 +26,28 @@ _STUCK_S = (
 
 
 class Call(NamedTuple):
-    """What a rank calls. The transport tells ranks whose calls differ in `fingerprint`."""
+    """What a rank calls. The transport tells ranks whose calls differ in `fingerprint`.
+
+    That covers the calls before it as well, of which `before` is the last: who waits for nobody, as the
+    root of a broadcast, cannot tell by itself that others called something else.
+    """
 
     text: str
     fingerprint: int
+    before: str = ""
+
+    def after(self, last: Call | None) -> Call:
+        """The call as the next one after another."""
+        if last is None:
+            return self
+        # Not by CRCs, which are linear: two calls that differ alike would make up for each other.
+        both = last.fingerprint * _MIX + self.fingerprint & _FINGERPRINT or 1
+        return Call(self.text, both, last.text)
+
+    @property
+    def told(self) -> str:
+        """For errors: what it is, and what was before it."""
+        return f"{self.text} (after {self.before})" if self.before else self.text
 
 
 @lru_cache(maxsize=4096)
@@ -54,7 +74,7 @@ class Board:
     def announce(self, number: int, call: Call) -> None:
         """Tells the others."""
         try:
-            self._store.set(self._key(self._rank), f"{number} {call.fingerprint} {call.text}")
+            self._store.set(self._key(self._rank), f"{number} {call.fingerprint} {call.told}")
         except RuntimeError:  # the process that holds the store may have ended
             return
 
@@ -164,13 +184,17 @@ class Operation:
         kind, _, rest = self._call.text.partition(" ")
         return f"{kind} #{self.number} {rest}".rstrip()
 
+    def _told(self) -> str:
+        before = self._call.before
+        return f"{self.label()} (after {before})" if before else self.label()
+
     def send(self, peer: int, data: memoryview, part: int = 0) -> Transfer:
         """See `Exchange`."""
         return self._transport.send(
             peer,
             self._stream + part,
             data,
-            label=self.label,
+            label=self._told,
             fingerprint=self._call.fingerprint,
         )
 
@@ -180,13 +204,13 @@ class Operation:
             peer,
             self._stream + part,
             into,
-            label=self.label,
+            label=self._told,
             fingerprint=self._call.fingerprint,
         )
 
     def table(self) -> Table | None:
         """See `Exchange`. Raises TransportError."""
-        call = commons.Call(self.number, self._rounds, self._call.fingerprint, self._call.text)
+        call = commons.Call(self.number, self._rounds, self._call.fingerprint, self._call.told)
         self._rounds += 1
         if call.step == 0:
             self._turns.wait(self.number, self._look_at_deadline)
@@ -248,7 +272,7 @@ class Operation:
             if number == self.number and call.fingerprint != self._call.fingerprint:
                 raise CollectiveError(
                     f"ranks call different things as operation #{number}: rank {self.rank} "
-                    f"{self._call.text}, rank {rank} {call.text}"
+                    f"{self._call.told}, rank {rank} {call.text}"
                 )
 
     def _late(self, pending: Transfer) -> str:

@@ -7,6 +7,7 @@ those of an accelerator through pinned host memory.
 from __future__ import annotations
 
 import ctypes
+import zlib
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
@@ -23,7 +24,8 @@ class Staged:
 
     read: they hold its content; write: `back` stores what they have become, in `target` where that is
     another tensor. apart: never the tensor's own memory, where that is another argument's as well.
-    Raises ValueError for a sparse tensor, and for one to write whose elements share memory.
+    Raises ValueError for a sparse tensor, for one that is neither on the CPU nor on CUDA, and for one to
+    write whose elements share memory.
     """
 
     __slots__ = ("_host", "_stream", "_target", "view")
@@ -42,6 +44,8 @@ class Staged:
         plain = tensor.detach() if tensor.requires_grad else tensor
         self._stream: torch.Stream | None = None
         host = plain
+        if plain.device.type not in ("cpu", "cuda"):
+            raise ValueError(f"reccl takes tensors on cpu and cuda, not on {plain.device}")
         if plain.device.type != "cpu":
             host = torch.empty(plain.shape, dtype=plain.dtype, pin_memory=True)
             self._stream = torch.accelerator.current_stream(plain.device)
@@ -58,6 +62,11 @@ class Staged:
                 "reccl cannot write to an expanded tensor, whose elements share memory; clone() it"
             )
         self.view = bytes_of(host)
+
+    @property
+    def fingerprint(self) -> int:
+        """Tells types of elements apart."""
+        return zlib.crc32(str(self._host.dtype).encode())
 
     def back(self) -> None:
         """Stores what was received; on an accelerator in the order of the stream that was current."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from datetime import timedelta
 
 import pytest
 import torch
-from torch._C._distributed_c10d import AllreduceOptions, BroadcastOptions
+from torch._C._distributed_c10d import AllreduceOptions, BroadcastOptions, ScatterOptions
 from torch.distributed import HashStore, ReduceOp
 from torch_kit import LIMIT_S, outcomes, run
 
@@ -56,6 +57,76 @@ def test_every_rank_is_told_both_sides_of_a_mismatch(name: str) -> None:
     for text in map(str, found):
         for word in (*words, "rank 2"):
             assert word in text
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("kind", ["broadcast", "scatter"])
+def test_ranks_that_take_different_roots_are_told_by_the_next_operation(
+    kind: str, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A root waits for nobody, so by itself it cannot know."""
+    if not shared:
+        monkeypatch.setenv("RECCL_SHARED_MEMORY", "0")
+
+    def body(group: ReCCL) -> None:
+        rank = group.rank()
+        if kind == "broadcast":
+            opts = BroadcastOptions()
+            opts.rootRank = rank
+            group.broadcast([torch.full((10,), float(rank))], opts).wait()
+        else:
+            given = ScatterOptions()
+            given.rootRank = rank
+            group.scatter([torch.empty(10)], [[torch.ones(10), torch.ones(10)]], given).wait()
+        _reduce(group, 3)
+
+    found = outcomes(2, body)
+    assert [type(one) for one in found] == [CollectiveError] * 2
+    for text in map(str, found):
+        for root in (0, 1):
+            assert f"after {kind} float32[10] from {root}" in text
+
+
+def test_a_receive_of_another_type_is_told() -> None:
+    def body(group: ReCCL) -> None:
+        if group.rank() == 0:
+            group.send([torch.ones(10)], 1).wait()
+            _reduce(group, 1)
+        else:
+            group.recv([torch.ones(10, dtype=torch.int32)], 0).wait()
+
+    found = outcomes(2, body)
+    assert [type(one) for one in found] == [CollectiveError] * 2
+    assert "float32[10]" in str(found[1])
+    assert "int32[10]" in str(found[1])
+
+
+def test_a_tensor_without_memory_is_refused_by_name() -> None:
+    def body(group: ReCCL) -> None:
+        with pytest.raises(ValueError, match="not on meta"):
+            group.allreduce([torch.ones(3, device="meta")])
+
+    run(1, body)
+
+
+def test_a_forked_process_is_told_and_its_parent_goes_on() -> None:
+    def body(group: ReCCL) -> str:
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                _reduce(group, 3)
+            except Exception as error:
+                os.write(write, str(error).encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        _reduce(group, 3)
+        os.close(write)
+        with os.fdopen(read) as told:
+            return told.read()
+
+    for rank, text in enumerate(run(2, body)):
+        assert f"this process was forked from rank {rank}" in text
 
 
 def test_ranks_that_wait_for_each_other_in_different_operations_find_out(

@@ -31,6 +31,17 @@ def test_whatever_stands_in_the_store_is_read_or_passed_over(data: bytes) -> Non
     assert found == {} or (list(found) == [1] and isinstance(found[1][0], int))
 
 
+def test_calls_that_differ_in_the_same_way_do_not_make_up_for_each_other() -> None:
+    made = []
+    for root in (0, 1):
+        last = None
+        for count in (1, 40, 3):
+            last = call_of("broadcast", "torch.uint8", (count,), f"from {root}").after(last)
+        made.append(call_of("all_reduce", "torch.float32", (3,), "SUM").after(last))
+    assert made[0].fingerprint != made[1].fingerprint
+    assert made[0].told == "all_reduce float32[3] SUM (after broadcast uint8[3] from 0)"
+
+
 def test_scratch_memory_is_kept_up_to_its_limit() -> None:
     scratch = Scratch(keep_bytes=4096)
     first = scratch.take(1000)
