@@ -49,6 +49,9 @@ class Core(Protocol):
     Everything is called when it happens (see `sglb.switch.core.bind`).
     """
 
+    def check(self, program: CompiledProgram) -> None:
+        """Raises `ConfigError` for a program that has no room here."""
+
     def retired(self) -> None:
         """The loaded program goes."""
 
@@ -165,8 +168,11 @@ class Switch:
     def new_state(self, program: CompiledProgram) -> ProgramState:
         """State for a program, ready to be filled before `load`.
 
-        Raises a `SwitchError` when the program's own entries do not fit its tables.
+        Raises a `SwitchError` when the program's own entries do not fit its tables, or it doesn't fit
+        the switch.
         """
+        if self.core is not None:
+            self.core.check(program)
         return ProgramState(
             program,
             self.clock,

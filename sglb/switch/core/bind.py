@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,9 @@ from sglb.switch.pktgen import PacketGenerator, TimerApp
 from sglb.switch.ports import DropReason
 from sglb.switch.pre import CloneSession
 from sglb.switch.switch import Switch
+
+if TYPE_CHECKING:
+    from sglb.p4.compiler import CompiledProgram
 
 #: DropReason by its number, from 1 on.
 _REASONS: Final = tuple(DropReason)
@@ -69,10 +72,9 @@ class CoreSwitch:
         self.memory.world.w[self._record + m.N_PROGRAM] = -1
 
     def loaded(self) -> None:
-        """A program was loaded. Raises `ConfigError` when the fabric's memory is too small for it."""
+        """A program was loaded, which fits (see `check`)."""
         state = self.switch.state
         native = compile_native(state.program.ir)
-        self._check(native)
         machine = state.machine
         machine[abi.DIGEST_BUFFER] = self._digests.ctypes.data
         machine[abi.DIGEST_CAPACITY] = _DIGEST_WORDS
@@ -82,8 +84,9 @@ class CoreSwitch:
         w[self._record + m.N_MACHINE] = machine.ctypes.data
         w[self._record + m.N_PROGRAM] = self._program(native)
 
-    def _check(self, native: NativeProgram) -> None:
-        w = self.memory.world.w
+    def check(self, program: CompiledProgram) -> None:
+        """Raises `ConfigError` when the fabric's memory is too small for a program."""
+        native, w = compile_native(program.ir), self.memory.world.w
         bound = native.max_parse_bytes
         if (
             abi.FRAME_BYTE + native.frame_bytes > w[m.ROW_DATA]
@@ -97,16 +100,20 @@ class CoreSwitch:
             )
 
     def _program(self, native: NativeProgram) -> int:
-        """Number of the record of a program's entry points, shared by the switches that run it."""
+        """Number of the record of a program's entry points, shared by the switches that run it.
+
+        There are as many records as switches, so there is one that no other switch uses.
+        """
         w, addresses = self.memory.world.w, native.addresses
-        for number in range(int(w[m.SWITCHES])):
+        switches = int(w[m.SWITCHES])
+        nodes = w[w[m.NODES_AT] :][: switches * m.NODE_WORDS].reshape(switches, m.NODE_WORDS)
+        used = {int(number) for number in nodes[:, m.N_PROGRAM] if number >= 0}
+        for number in used:
             at = int(w[m.PROGRAMS_AT]) + number * m.PROGRAM_WORDS
             if w[at + m.F_INGRESS] == addresses["p4_ingress_pass"]:
                 return number
-            if w[at + m.F_INGRESS] == 0:
-                break
-        else:
-            raise ConfigError("more programs are in use than the fabric has switches")
+        number = min(set(range(switches)) - used)
+        at = int(w[m.PROGRAMS_AT]) + number * m.PROGRAM_WORDS
         w[at + m.F_EGRESS] = addresses["p4_egress_pass"]
         w[at + m.F_PARSE] = addresses["p4_parse_pass"]
         w[at + m.F_CLEAR] = addresses["p4_clear_metadata"]
@@ -360,6 +367,7 @@ def bind(memory: Memory, node: int, switch: Switch) -> CoreSwitch:
     core.replication_changed(True, None)
     core.replication_changed(False, None)
     if switch.program is not None:
+        core.check(switch.program)
         core.loaded()
     return core
 

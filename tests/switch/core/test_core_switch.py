@@ -7,11 +7,13 @@ one time are ordered by kind here, by when they were asked for there.
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 from core_kit import GBPS, Bench, CoreBench, copies_program
 
+from sglb.p4.compiler import compile as compile_p4
 from sglb.switch.clock import PS_PER_US
 from sglb.switch.core import bind
 from sglb.switch.core import model as m
@@ -214,9 +216,30 @@ def test_what_the_memory_has_no_room_for() -> None:
         bind.bind(bench.memory, 0, bench.switch)
 
 
-def test_a_program_too_large_for_the_memory() -> None:
+def test_programs_take_each_others_place_time_and_again() -> None:
+    text = (Path(__file__).parent / "copies.p4").read_text()
+    bench = CoreBench(copies_program())
+    for number in range(1, 5):
+        bench.switch.load(compile_p4(text))
+        bench.switch.receive(3, command(port=1 + number % 3))
+        bench.run(number * 10 * US)
+    assert [port for port, *_ in bench.sent] == [2, 3, 1, 2]
+
+
+def test_a_program_too_large_for_the_memory_leaves_the_one_that_runs() -> None:
     class Small(CoreBench):
         sizes = CoreBench.sizes.__class__(rows=10, frame_bytes=8, parse_bytes=64)
 
     with pytest.raises(ConfigError, match="the program needs rows of 96 bytes"):
         Small(copies_program())
+    bench = CoreBench(copies_program())
+    fields = " ".join(f"bit<128> f{i};" for i in range(64))
+    text = (Path(__file__).parent / "copies.p4").read_text()
+    wide = text.replace("header ", f"header wide_h {{ {fields} }}\nheader ", 1)
+    start = wide.index("struct headers")
+    wide = f"{wide[:start]}{wide[start:].replace('{', '{ wide_h wide;', 1)}"
+    with pytest.raises(ConfigError, match="more than the fabric's memory was laid out for"):
+        bench.switch.load(compile_p4(wide))
+    bench.switch.receive(3, command(port=2))
+    bench.run(10 * US)
+    assert [port for port, *_ in bench.sent] == [2]

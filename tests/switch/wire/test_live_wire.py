@@ -25,6 +25,7 @@ from sglb.switch.clock import PS_PER_MS
 from sglb.switch.config import SwitchConfig
 from sglb.switch.live import LiveSwitch, ServeOptions
 from sglb.switch.p4runtime.client import Atomicity, InProcessClient
+from sglb.switch.p4runtime.status import P4RuntimeError
 from sglb.switch.pcap import read_pcap
 from sglb.switch.pktgen import TimerApp
 from sglb.switch.ports import DropReason
@@ -283,6 +284,27 @@ def test_digests(bare, tmp_path):
             one.send(to(2, Raw(b"seen"), type=0x9002))
             assert (await arrival).data == [{"src": 0x0200000000AA}]
             await digests.aclose()
+
+    within(bare, (1, 2), test)
+
+
+def test_programs_are_pushed_again_and_again(bare):
+    one, two = bare.wire(1), bare.wire(2)
+    text = PROGRAM.read_text()
+    too_large = text.replace("struct headers_t {", "struct headers_t { wide_t[200] wide;").replace(
+        "header ethernet_t", "header wide_t { bit<128> a; }\n\nheader ethernet_t"
+    )
+
+    async def test(live):
+        client = InProcessClient(live.service, 1)
+        for number in range(1, 6):
+            client.set_pipeline(live.switch.program.p4info, f"{text}\n// {number}\n")
+            one.send(plain(2, mark=number))
+            assert await asyncio.to_thread(frames, two, 1) == [plain(2, mark=number)]
+        with pytest.raises(P4RuntimeError, match="INVALID_ARGUMENT.*memory was laid out for"):
+            client.set_pipeline(live.switch.program.p4info, too_large)
+        one.send(plain(2, mark=9))
+        assert await asyncio.to_thread(frames, two, 1) == [plain(2, mark=9)]
 
     within(bare, (1, 2), test)
 
