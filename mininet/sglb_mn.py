@@ -573,6 +573,19 @@ class Lab(PlainMininet):
 
     stopped = False
 
+    def build(self):
+        """Makes nodes and links. Raises LabError, with nothing left behind."""
+        try:
+            PlainMininet.build(self)
+        except LabError:
+            self._take_down()
+            raise
+        except Exception as problem:  # Mininet's own, of a command that failed
+            self._take_down()
+            raise LabError(
+                f"{' '.join(str(problem).split())}: is another lab running, or was one killed?"
+            ) from None
+
     def start(self):
         """Starts all of it. Raises LabError, with nothing left behind."""
         try:
@@ -598,6 +611,11 @@ class Lab(PlainMininet):
 
 class Mininet(Lab):
     """`mn` makes its network from a class of this name, if a --custom file has one."""
+
+    def build(self):
+        """See `Lab`. Raises SystemExit."""
+        with _status_1():
+            Lab.build(self)
 
     def start(self):
         """See `Lab`. Raises SystemExit."""

@@ -149,6 +149,28 @@ def test_a_port_in_use_is_told_and_all_is_removed(tmp_path: Path) -> None:
     assert "Traceback" not in found.stderr
 
 
+@pytest.mark.parametrize("under_mn", [True, False])
+def test_an_interface_in_the_way_is_told_and_stays(under_mn: bool, tmp_path: Path) -> None:
+    name = "leaf0-eth1" if under_mn else "s1-eth1"
+    subprocess.run(["ip", "link", "add", name, "type", "veth", "peer", "in-the-way"], check=True)
+    try:
+        before = interfaces()
+        if under_mn:
+            command = ["mn", "--custom", str(NODES), "--switch", "sglb", "--controller", "none"]
+            found = run([*command, "--topo", "leafspine,1,1"], tmp_path)
+        else:
+            found = tutorial(tmp_path, "--test", "none")
+        assert interfaces() == before
+    finally:
+        subprocess.run(["ip", "link", "del", name], check=True)
+    assert found.returncode == 1
+    last = found.stderr.splitlines()[-1]
+    assert last.startswith("error: Error creating interface pair")
+    assert last.endswith("File exists: is another lab running, or was one killed?")
+    assert "Traceback" not in found.stderr
+    assert "Cleaning up" not in found.stderr
+
+
 def test_what_fails_under_mn_is_a_line_and_status_1_and_nothing_else_is_removed(
     tmp_path: Path,
 ) -> None:
