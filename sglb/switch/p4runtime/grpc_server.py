@@ -78,6 +78,14 @@ class _Servicer:
     def __init__(self, service: P4RuntimeService, outbox_limit: int) -> None:
         self._service = service
         self._outbox_limit = outbox_limit
+        self._open: set[_Outbox] = set()
+        self._ending = False
+
+    def end_streams(self) -> None:
+        """Ends all streams, with UNAVAILABLE: gRPC would cancel them, and write traces of that."""
+        self._ending = True
+        for outbox in self._open:
+            outbox.close()
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """What gRPC calls."""
@@ -131,17 +139,21 @@ class _Servicer:
     ) -> AsyncIterator[p4r.StreamMessageResponse]:
         """StreamChannel."""
         outbox = _Outbox(self._outbox_limit)
+        self._open.add(outbox)
         stream = self._service.open_stream(outbox.put)
         reader = asyncio.ensure_future(_receive_all(stream, requests, outbox))
         try:
             async for message in outbox.messages():
                 yield message
+            if self._ending:
+                raise P4RuntimeError(Code.UNAVAILABLE, "the switch ends")
             await reader
         except Exception as error:  # as in read
             await _abort(context, error)
         finally:
             reader.cancel()
             stream.close()
+            self._open.discard(outbox)
             if outbox.dropped:
                 _log.warning("a slow client missed %d stream messages", outbox.dropped)
 
@@ -209,6 +221,7 @@ class GrpcServer:
         self._credentials = credentials
         self._outbox_limit = outbox_limit
         self._server: grpc.aio.Server | None = None
+        self._servicer: _Servicer | None = None
 
     async def start(self) -> None:
         """Binds and serves; `port` is the port then. Raises OSError when the address cannot be had."""
@@ -219,7 +232,8 @@ class GrpcServer:
                 ("grpc.so_reuseport", 0),
             ]
         )
-        server.add_generic_rpc_handlers((_Servicer(self._service, self._outbox_limit).handlers(),))
+        servicer = _Servicer(self._service, self._outbox_limit)
+        server.add_generic_rpc_handlers((servicer.handlers(),))
         for add in self._beside:
             add(server)
         try:
@@ -230,10 +244,11 @@ class GrpcServer:
         except RuntimeError as error:
             raise OSError(f"cannot serve P4Runtime on {self.address}: {error}") from error
         await server.start()
-        self._server = server
+        self._server, self._servicer = server, servicer
 
     async def stop(self, grace_s: float = 0.5) -> None:
         """Ends running RPCs, after `grace_s` by force, and frees the address."""
-        if self._server is not None:
+        if self._server is not None and self._servicer is not None:
             server, self._server = self._server, None
+            self._servicer.end_streams()
             await server.stop(grace_s)

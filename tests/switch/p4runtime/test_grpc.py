@@ -355,3 +355,27 @@ def test_stopping_ends_open_streams():
                 await stream.read()
 
     run(test())
+
+
+def test_a_switch_that_ends_ends_its_streams(caplog):
+    async def test():
+        async with contextlib.AsyncExitStack() as after:
+            async with serving() as live:
+                channel = grpc.aio.insecure_channel(live.address)
+                stub = p4r_grpc.P4RuntimeStub(await after.enter_async_context(channel))
+                streams = [stub.StreamChannel() for _ in range(3)]
+                for number, stream in enumerate(streams, start=1):
+                    await stream.write(arbitration(number, 5))
+                    await stream.read()
+            for stream in streams:
+                with pytest.raises(grpc.aio.AioRpcError, match="the switch ends") as ended:
+                    await _read_all(stream)
+                assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
+
+    run(test())
+    assert caplog.records == []
+
+
+async def _read_all(stream):
+    while await stream.read() is not grpc.aio.EOF:
+        pass
