@@ -16,7 +16,7 @@ from sglb.cli.progress import RunProgress
 from sglb.cli.table import FILE_WIDTH, show
 from sglb.fabric.packet_trace import TraceRequest
 from sglb.fabric.report import RunReport
-from sglb.fabric.run import LiveOptions, RunInterrupted, run
+from sglb.fabric.run import LiveOptions, RunInterrupted, run, traceable
 
 
 class EngineChoice(StrEnum):
@@ -120,6 +120,8 @@ def run_command(
         request = TraceRequest.parse(trace_packet, trace_all)
     elif trace or trace_all:
         request = TraceRequest(every_step=trace_all)
+    if request is not None and on is OnChoice.SIM:
+        scenario = traceable(scenario)
     with files.output(json_file) as write, RunProgress(quiet) as progress:
         try:
             report = run(

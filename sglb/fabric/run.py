@@ -93,7 +93,7 @@ def run(
             given, chosen, _program(program), control_plane, trace, progress, on, live, source
         )
     if trace is not None:
-        given = _traceable(given)
+        given = traceable(given)
         trace.check(given)
     compiled = _program(program)
     if isinstance(control_plane, str):
@@ -146,7 +146,7 @@ def _run_live(
     return _report(given, program, bound, reports)
 
 
-def _traceable(scenario: Scenario) -> Scenario:
+def traceable(scenario: Scenario) -> Scenario:
     """The scenario on the reference engine. Raises `TraceRequestError` when that cannot run it."""
     if scenario.model.engine == "reference":
         return scenario

@@ -106,6 +106,7 @@ def test_a_cut_shows_recovery_and_the_trace_follows_a_packet_around_it(
     file = tmp_path / "cut.yaml"
     file.write_text(CUT)
     answer = sglb("run", file, "-p", "glb", "--trace", "--json", tmp_path / "out.json")
+    assert "- engine: reference\n" in answer.out
     assert answer.code == 0
     assert "faults    leaf1-spine0: link down at 10 us\n" in answer.out
     assert re.search(r"\nglb +[\d.]+ +[\d.]+ +\d+ +1\d\.\d +10\.0 +\d\.\d +\d\.\d +", answer.out)

@@ -301,7 +301,7 @@ def test_programs_are_pushed_again_and_again(bare):
             client.set_pipeline(live.switch.program.p4info, f"{text}\n// {number}\n")
             one.send(plain(2, mark=number))
             assert await asyncio.to_thread(frames, two, 1) == [plain(2, mark=number)]
-        with pytest.raises(P4RuntimeError, match="INVALID_ARGUMENT.*memory was laid out for"):
+        with pytest.raises(P4RuntimeError, match=r"INVALID_ARGUMENT.*memory was laid out for"):
             client.set_pipeline(live.switch.program.p4info, too_large)
         one.send(plain(2, mark=9))
         assert await asyncio.to_thread(frames, two, 1) == [plain(2, mark=9)]
