@@ -9,7 +9,7 @@ import numpy as np
 
 from sglb.fabric.headroom import QUANTUM_BITS
 from sglb.watermark.sonic.config import SwitchConfig
-from sglb.watermark.sonic.database import Database
+from sglb.watermark.sonic.database import Address, Database
 from sglb.watermark.sonic.errors import SonicDataError
 from sglb.watermark.sonic.fields import WRED_PROFILE
 from sglb.watermark.sonic.telemetry import Difference, Kind, Sample
@@ -113,6 +113,32 @@ def _queues(database: Database, user: str) -> list[tuple[str, int]]:
     return [
         (port, n) for port in parts[1].split(",") for n in range(int(ends[0]), int(ends[1]) + 1)
     ]
+
+
+def check_counted(address: Address, facts: SonicFacts, sample: Sample) -> None:
+    """Raises SonicDataError for what `view` needs and nobody counts: it would pass for 0.
+
+    A switch whose queue has no priority group loses nothing there.
+    """
+    counts, levels = sample.counts, sample.levels
+    for name in facts.queues:
+        port, _, cls = name.partition(":")
+        pauses = (f"pfc{cls}_rx_packets", f"pfc{cls}_rx_pause_us")
+        needed = [
+            (counts, Kind.QUEUE, name, ("bytes",), "queue"),
+            (counts, Kind.QUEUE, name, ("dropped_packets",), "queue"),
+            (levels, Kind.QUEUE, name, ("watermark_bytes",), "watermark"),
+            (counts, Kind.PORT, port, ("rx_bytes",), "port"),
+            (counts, Kind.PORT, port, pauses, "port"),
+        ]
+        if not counts[Kind.GROUP] or name in counts[Kind.GROUP]:
+            needed.append((counts, Kind.GROUP, name, ("dropped_packets",), "pg-drop"))
+        for found, kind, of, any_of, poll in needed:
+            if found[kind].get(of, {}).keys().isdisjoint(any_of):
+                raise SonicDataError(
+                    f"{address}: COUNTERS_DB has no {any_of[0]} of {kind} {of}: "
+                    f"is `counterpoll {poll}` enabled?"
+                )
 
 
 def view(facts: SonicFacts, grown: Difference, after: Sample) -> SwitchView:

@@ -27,7 +27,7 @@ from sglb.watermark.sonic.errors import (
     SonicDataError,
     SonicUncertainError,
 )
-from sglb.watermark.sonic.facts import SonicFacts, read_facts, view
+from sglb.watermark.sonic.facts import SonicFacts, check_counted, read_facts, view
 from sglb.watermark.sonic.fields import WRED_PROFILE, Target
 from sglb.watermark.sonic.guard import Guard
 from sglb.watermark.sonic.levels import SonicSpace, Tunables, pool_of, space
@@ -111,9 +111,10 @@ class SonicLoop:
                     "`sglb sonic set` can make them alike"
                 )
         self._telemetry = [
-            Telemetry(database, facts.ports, facts.queues)
+            Telemetry(database, facts.ports)
             for database, facts in zip(self._databases, self._facts, strict=True)
         ]
+        self._samples()  # complains before anything is written
         self._ports = FabricFacts(
             {
                 (number, at): facts.ports[name]
@@ -292,7 +293,10 @@ class SonicLoop:
             time.sleep(min(left_s, _RETRY_S))
 
     def _samples(self) -> list[Sample]:
-        return [telemetry.sample() for telemetry in self._telemetry]
+        samples = [telemetry.sample() for telemetry in self._telemetry]
+        for address, facts, one in zip(self.addresses, self._facts, samples, strict=True):
+            check_counted(address, facts, one)
+        return samples
 
     def _patiently(self, held: Sequence[Held], call: Callable[[], _T]) -> _T:
         """A call with the locks renewed, again while a connection is away."""

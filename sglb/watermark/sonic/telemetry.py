@@ -93,14 +93,11 @@ class Difference:
 
 
 class Telemetry:
-    """Takes samples of a switch, of these ports if some are named; `queues` must be counted."""
+    """Takes samples of a switch, of these ports if some are named."""
 
-    def __init__(
-        self, database: Database, ports: Iterable[str] | None = None, queues: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, database: Database, ports: Iterable[str] | None = None) -> None:
         self._database = database
         self._ports = None if ports is None else frozenset(ports)
-        self._queues = tuple(queues)
 
     def sample(self) -> Sample:
         """Reads everything once. Raises SonicConnectionError, or SonicDataError that names the key."""
@@ -114,12 +111,6 @@ class Telemetry:
             for name, key, fields in zip(ids, keys, hashes, strict=True):
                 counts[kind][name] = self._numbers(key, fields, _COUNTERS[kind])
                 levels[kind][name] = self._numbers(key, fields, _LEVELS[kind])
-        for name in self._queues:
-            if "bytes" not in counts[Kind.QUEUE].get(name, {}):
-                raise SonicDataError(
-                    f"{self._database.address}: COUNTERS_DB counts nothing for queue {name}: "
-                    "is `counterpoll queue` enabled?"
-                )
         return Sample(time.monotonic(), counts, levels)
 
     def _ids(self, kind: Kind) -> dict[str, str]:

@@ -91,6 +91,7 @@ COUNTERS = {
             "SAI_PORT_STAT_IF_IN_OCTETS": "1000",
             "SAI_PORT_STAT_IF_OUT_OCTETS": "2000",
             "SAI_PORT_STAT_PFC_3_RX_PKTS": "7",
+            "SAI_PORT_STAT_PFC_4_RX_PKTS": "0",
             "SAI_PORT_STAT_PFC_3_RX_PAUSE_DURATION_US": "N/A",
         }
         for oid in PORT_OIDS.values()
@@ -109,6 +110,7 @@ COUNTERS = {
         f"COUNTERS:{oid}": {
             "SAI_INGRESS_PRIORITY_GROUP_STAT_SHARED_WATERMARK_BYTES": "2048",
             "SAI_INGRESS_PRIORITY_GROUP_STAT_XOFF_ROOM_WATERMARK_BYTES": "0",
+            "SAI_INGRESS_PRIORITY_GROUP_STAT_DROPPED_PACKETS": "0",
         }
         for oid in PG_OIDS.values()
     },

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sonic_kit import PG_PROFILE, PORT_OIDS, PORTS, QUEUE_OIDS, Redis, proxy
+from sonic_kit import PG_OIDS, PG_PROFILE, PORT_OIDS, PORTS, QUEUE_OIDS, Redis, proxy
 
 from sglb.cli import main
 from sglb.watermark.sonic.actuator import Journal, holding
@@ -31,6 +31,10 @@ from sglb.watermark.tuner.annealing import Phase, Schedule
 
 GREEN = "WRED_PROFILE.AZURE_LOSSLESS.green"
 TH = f"BUFFER_PROFILE.{PG_PROFILE}.dynamic_th"
+LAST_QUEUE, LAST_PORT, LAST_GROUP = (
+    f"COUNTERS:{oid}"
+    for oid in (QUEUE_OIDS["Ethernet12:4"], PORT_OIDS["Ethernet12"], PG_OIDS["Ethernet12:4"])
+)
 GUARD = f"""
 {GREEN}_min_threshold: [50000, 1048576]
 {GREEN}_max_threshold: [400000, 2097152]
@@ -306,14 +310,54 @@ def test_a_profile_that_marks_nothing_is_not_tuned(
         SonicLoop([database], guard, FAST)
 
 
-def test_queues_that_nobody_counts_are_not_tuned_blindly(
-    switch: Redis, guard: Guard, tmp_path: Path
+@pytest.mark.parametrize(
+    ("key", "field", "what"),
+    [
+        ("COUNTERS_QUEUE_NAME_MAP", None, "bytes of queue Ethernet0:3: is `counterpoll queue`"),
+        ("COUNTERS_QUEUE_NAME_MAP", "Ethernet4:4", "bytes of queue Ethernet4:4"),
+        (LAST_QUEUE, None, "bytes of queue Ethernet12:4"),
+        (LAST_QUEUE, "SAI_QUEUE_STAT_DROPPED_PACKETS", "dropped_packets of queue Ethernet12:4"),
+        (
+            LAST_QUEUE,
+            "SAI_QUEUE_STAT_SHARED_WATERMARK_BYTES",
+            "watermark_bytes of queue Ethernet12:4: is `counterpoll watermark` enabled",
+        ),
+        (LAST_PORT, None, "rx_bytes of port Ethernet12: is `counterpoll port` enabled"),
+        (LAST_PORT, "SAI_PORT_STAT_PFC_4_RX_PKTS", "pfc4_rx_packets of port Ethernet12"),
+        ("COUNTERS_PG_NAME_MAP", None, "dropped_packets of priority group Ethernet0:3"),
+        (LAST_GROUP, None, "priority group Ethernet12:4: is `counterpoll pg-drop` enabled"),
+    ],
+)
+def test_what_nobody_counts_is_not_tuned_blindly(
+    switch: Redis, guard: Guard, tmp_path: Path, key: str, field: str | None, what: str
 ) -> None:
+    # Where it stands breaks a rule: a write would come before the first interval.
+    switch.config.hset(f"BUFFER_PROFILE|{PG_PROFILE}", "dynamic_th", "-2")
     before = switch.snapshot()
-    switch.counters.delete("COUNTERS_QUEUE_NAME_MAP")
-    with pytest.raises(SonicDataError, match=r"queue Ethernet0:3: is `counterpoll queue` enabled"):
+    if field is None:
+        switch.counters.delete(key)
+    else:
+        switch.counters.hdel(key, field)
+    with pytest.raises(SonicDataError, match=what):
         tune(switch.address, guard, tmp_path / "journal", 3)
     assert switch.snapshot() == before
+
+
+def test_counters_that_end_meanwhile_end_the_tuner(
+    switch: Redis, guard: Guard, tmp_path: Path
+) -> None:
+    def disable(told: Told) -> None:
+        del told
+        switch.counters.delete("COUNTERS_QUEUE_NAME_MAP")
+
+    with pytest.raises(SonicDataError, match="bytes of queue Ethernet0:3"):
+        tune(switch.address, guard, tmp_path / "journal", 3, disable)
+
+
+def test_a_queue_without_a_priority_group_is_tuned(switch: Redis, guard: Guard) -> None:
+    switch.counters.hdel("COUNTERS_PG_NAME_MAP", "Ethernet0:3", "Ethernet0:4")
+    with Database(switch.address) as database:
+        SonicLoop([database], guard, FAST)
 
 
 @pytest.mark.parametrize("fields", [("size",), ("size", "type", "mode")])

@@ -22,6 +22,7 @@ def test_counters_by_name(switch: Redis) -> None:
         "rx_bytes": 1000,
         "tx_bytes": 2000,
         "pfc3_rx_packets": 7,  # and N/A is no counter
+        "pfc4_rx_packets": 0,
     }
     assert len(sample.counts[Kind.QUEUE]) == 32
     assert sample.counts[Kind.QUEUE]["Ethernet12:3"]["ecn_marked_packets"] == 4
