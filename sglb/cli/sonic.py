@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +18,6 @@ from sglb.watermark.sonic.fields import FIELDS, Target
 if TYPE_CHECKING:
     from sglb.watermark.sonic.actuator import Journal
     from sglb.watermark.sonic.change import Change
-    from sglb.watermark.sonic.config import Profile
     from sglb.watermark.sonic.database import Address, Database
     from sglb.watermark.sonic.telemetry import Difference, Sample
 
@@ -67,28 +65,19 @@ def show_command(switch: Switches) -> None:
     """Show the WRED and buffer profiles of switches, and which queues and groups use them."""
     from sglb.watermark.sonic.config import read_config
     from sglb.watermark.sonic.database import Database
+    from sglb.watermark.sonic.keys import summary
 
     for address in addresses_of(switch):
         with Database(address) as database:
             config = read_config(database)
         typer.echo(f"switch {address}")
         for profile in config.profiles.values():
-            typer.echo(f"  {profile.table}.{profile.name}: used by {_users(profile)}")
+            users = ", ".join(summary(address, profile.users)) or "nobody"
+            typer.echo(f"  {profile.table}.{profile.name}: used by {users}")
             for name, value in sorted(profile.fields.items()):
                 field = FIELDS.get((profile.table, name))
                 unit = "" if field is None else f" {field.unit}"
                 typer.echo(f"    {name:<26} {value:>12}{unit}")
-
-
-def _users(profile: Profile) -> str:
-    """As `QUEUE 3 of 4 ports`: a switch has hundreds of queues, set alike; a key may name several."""
-    found: Counter[str] = Counter()
-    for user in profile.users:
-        table, _, rest = user.partition("|")
-        ports, _, number = rest.rpartition("|")
-        if ports:
-            found[f"{table} {number}"] += len(ports.split(","))
-    return ", ".join(f"{what} of {count} ports" for what, count in found.items()) or "nobody"
 
 
 @sonic_app.command("set", no_args_is_help=True)

@@ -36,12 +36,15 @@ class SwitchConfig:
 
     def profile(self, target: Target) -> Profile:
         """The profile of a field. Raises SonicDataError when the switch has none of that name."""
-        found = self.profiles.get((target.table, target.profile))
+        return self.named(target.table, target.profile)
+
+    def named(self, table: str, name: str) -> Profile:
+        """A profile. Raises SonicDataError that names those there are."""
+        found = self.profiles.get((table, name))
         if found is None:
-            known = sorted(name for table, name in self.profiles if table == target.table)
+            known = sorted(other for of, other in self.profiles if of == table)
             raise SonicDataError(
-                f"{self.address}: no {target.table} is named {target.profile}; there are "
-                f"{', '.join(known) or 'none'}"
+                f"{self.address}: no {table} is named {name}; there are {', '.join(known) or 'none'}"
             )
         return found
 

@@ -12,16 +12,16 @@ from sglb.watermark.sonic.config import SwitchConfig
 from sglb.watermark.sonic.database import Address, Database
 from sglb.watermark.sonic.errors import SonicDataError
 from sglb.watermark.sonic.fields import WRED_PROFILE
+from sglb.watermark.sonic.keys import members
 from sglb.watermark.sonic.telemetry import Difference, Kind, Sample
 from sglb.watermark.telemetry.collector import SwitchView
-from sglb.watermark.telemetry.reading import FIELDS, ROWS, WHOLE, Field, Values
+from sglb.watermark.telemetry.reading import CLASSES, FIELDS, ROWS, WHOLE, Field, Values
 from sglb.watermark.telemetry.view import PortFacts
 
 _LONGEST_QUANTA = 65_535
 #: Values of `ecn` with which green packets, as RoCE's are, are marked.
 _MARKS_GREEN = frozenset({"ecn_green", "ecn_green_yellow", "ecn_green_red", "ecn_all"})
 _NS_PER_S = 10**9
-_QUEUE_NUMBERS = tuple("01234567")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def read_facts(database: Database, config: SwitchConfig, profiles: set[str]) -> 
         for (table, name), profile in config.profiles.items()
         if table == WRED_PROFILE and (not profiles or name in profiles)
         for user in profile.users
-        for port, queue in _queues(database, user)
+        for port, queue in _queues(database.address, user)
     }
     if not queues:
         raise SonicDataError(
@@ -85,9 +85,7 @@ def read_facts(database: Database, config: SwitchConfig, profiles: set[str]) -> 
 
 def _check_marking(config: SwitchConfig, name: str) -> None:
     """Without ECN thresholds drop packets, of a lossless class too; without WRED they do nothing."""
-    profile = config.profiles.get((WRED_PROFILE, name))
-    if profile is None:
-        return  # whoever wants its fields says so
+    profile = config.named(WRED_PROFILE, name)
     ecn = profile.fields.get("ecn", "ecn_none")
     enabled = profile.fields.get("wred_green_enable", "false")
     if ecn not in _MARKS_GREEN:
@@ -99,20 +97,15 @@ def _check_marking(config: SwitchConfig, name: str) -> None:
     raise SonicDataError(f"{config.address}: {WRED_PROFILE}|{name} {found}; nothing was tuned")
 
 
-def _queues(database: Database, user: str) -> list[tuple[str, int]]:
-    """Ports and queues of a key `QUEUE|PORT,PORT|3-4`; none of other kinds of keys."""
-    parts = user.split("|")
-    if len(parts) != 3:
-        return []
-    first, dash, last = parts[2].partition("-")
-    ends = (first, last if dash else first)
-    if not all(end in _QUEUE_NUMBERS for end in ends) or ends[0] > ends[1]:
+def _queues(address: Address, user: str) -> list[tuple[str, int]]:
+    """Ports and queues of a key. Raises SonicDataError for a malformed one, or a queue without PFC."""
+    found = members(address, user)
+    beyond = sorted({queue for _, queue in found if queue not in range(CLASSES)})
+    if beyond:
         raise SonicDataError(
-            f"{database.address}: {user} has a queue {parts[2]!r}; they are 0 to 7, or a range of these"
+            f"{address}: {user}: queue {beyond[0]} can't be tuned; only 0 to {CLASSES - 1} can be paused"
         )
-    return [
-        (port, n) for port in parts[1].split(",") for n in range(int(ends[0]), int(ends[1]) + 1)
-    ]
+    return found
 
 
 def check_counted(address: Address, facts: SonicFacts, sample: Sample) -> None:

@@ -74,4 +74,7 @@ def _band(path: Path, target: Target, value: Any) -> tuple[int, int]:
             target.field.check(high, f"{path}: {target}")
             if low <= high:
                 return low, high
+            raise SonicRefusedError(
+                f"{path}: {target}: [{low}, {high}] is reversed: it is [low, high]"
+            )
     raise SonicRefusedError(f"{path}: {target}: {value!r} is not [low, high] in whole numbers")

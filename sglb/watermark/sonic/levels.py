@@ -215,7 +215,9 @@ def pool_of(config_table: Mapping[str, Mapping[str, str]], address: object) -> i
         text = fields.get("size")
         if text is not None and "lossless" in name and fields.get("type") == "ingress":
             if text.isascii() and text.isdigit():
-                return int(text)
+                if int(text):
+                    return int(text)
+                continue
             raise SonicDataError(f"{address}: BUFFER_POOL|{name} size is {text!r}, not a number")
     raise SonicDataError(
         f"{address}: BUFFER_POOL has no size of an ingress pool for lossless traffic; where the switch "

@@ -37,7 +37,7 @@ def guard(tmp_path: Path) -> str:
 def test_show(switch: Redis, sglb) -> None:
     status, out, _ = sglb("show", "-s", str(switch.address))
     assert status == 0
-    assert "  WRED_PROFILE.AZURE_LOSSLESS: used by QUEUE 3 of 4 ports, QUEUE 4 of 4 ports\n" in out
+    assert "  WRED_PROFILE.AZURE_LOSSLESS: used by QUEUE 3-4 of 4 ports\n" in out
     assert "    green_min_threshold             1048576 bytes\n" in out
     assert f"  BUFFER_PROFILE.{PG_PROFILE}: used by BUFFER_PG 3-4 of 4 ports\n" in out
     assert "  BUFFER_PROFILE.ingress_lossless_profile: used by nobody\n" in out
@@ -46,10 +46,16 @@ def test_show(switch: Redis, sglb) -> None:
 def test_show_counts_the_ports_of_a_key(switch: Redis, sglb) -> None:
     for queue in (3, 4):
         switch.config.delete(f"QUEUE|Ethernet0|{queue}", f"QUEUE|Ethernet4|{queue}")
+    switch.config.delete("QUEUE|Ethernet8|4")
     switch.config.hset("QUEUE|Ethernet0,Ethernet4|3-4", "wred_profile", "AZURE_LOSSLESS")
+    switch.config.hset("BUFFER_QUEUE|Ethernet0,Ethernet4|3", "profile", PG_PROFILE)
     _, out, _ = sglb("show", "-s", str(switch.address))
-    assert "QUEUE 3 of 2 ports" in out
-    assert "QUEUE 3-4 of 2 ports" in out
+    assert "used by QUEUE 3 of 4 ports, QUEUE 4 of 3 ports\n" in out
+    assert "used by BUFFER_PG 3-4 of 4 ports, BUFFER_QUEUE 3 of 2 ports\n" in out
+    switch.config.hset("BUFFER_QUEUE|Ethernet0|3-x", "profile", PG_PROFILE)
+    status, _, err = sglb("show", "-s", str(switch.address))
+    assert (status, err.count("\n")) == (1, 1)
+    assert "BUFFER_QUEUE|Ethernet0|3-x ends in '3-x'" in err
 
 
 def test_a_change_is_shown_and_written_only_on_demand(switch: Redis, sglb, guard: str) -> None:

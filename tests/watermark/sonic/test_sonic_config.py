@@ -145,7 +145,7 @@ def test_a_guard_file(tmp_path: Path) -> None:
         ("", "a line a field"),
         ("- 1", "a line a field"),
         (f"{GMIN}: 5", "not \\[low, high\\]"),
-        (f"{GMIN}: [5, 1]", "not \\[low, high\\]"),
+        (f"{GMIN}: [900000, 100000]", "\\[900000, 100000\\] is reversed"),
         (f"{GMIN}: [1, 2, 3]", "not \\[low, high\\]"),
         (f"{GMIN}: [true, 5]", "not \\[low, high\\]"),
         (f"{GMIN}: [1.5, 5]", "not \\[low, high\\]"),

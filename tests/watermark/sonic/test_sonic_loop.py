@@ -245,7 +245,7 @@ def test_counters_as_the_tuner_sees_them(switch: Redis) -> None:
     [
         (f"BUFFER_PROFILE.{PG_PROFILE}.xoff: [1, 99999]", SonicRefusedError, "none of its fields"),
         (f"{GREEN}_min_threshold: [1, 5000]", SonicRefusedError, "1048576, outside its guard band"),
-        ("WRED_PROFILE.OTHER.green_min_threshold: [1, 5]", SonicError, "OTHER"),
+        ("WRED_PROFILE.OTHER.green_min_threshold: [1, 5]", SonicError, "there are AZURE_LOSSLESS"),
         (
             f"{GREEN}_min_threshold: [1, 2000000]\n"
             "WRED_PROFILE.AZURE_LOSSLESS.red_min_threshold: [2100000, 3000000]",
@@ -281,10 +281,24 @@ def test_keys_may_name_several_ports_and_a_range_of_queues(switch: Redis) -> Non
     assert facts.queues == tuple(f"{port}:{queue}" for port in sorted(PORTS) for queue in (3, 4))
 
 
-@pytest.mark.parametrize("queues", ["4-3", "3-", "8", "-3", "3-4-5", "x", "\u0663", ""])
-def test_keys_that_name_no_queue_are_told(switch: Redis, queues: str) -> None:
-    _as_one_key(switch, f"QUEUE|Ethernet0|{queues}")
-    with Database(switch.address) as database, pytest.raises(SonicDataError, match="0 to 7"):
+@pytest.mark.parametrize(
+    "rest",
+    [
+        *(f"Ethernet0|{queues}" for queues in ("4-3", "3-", "8", "-3", "3-4-5", "x", "\u0663", "")),
+        *(
+            "Ethernet0",
+            "|3",
+            ",Ethernet0|3",
+            "Ethernet0,,Ethernet4|3",
+            "Ethernet0, Ethernet4|3",
+            "Ethernet0|300-301",
+        ),
+    ],
+)
+def test_keys_that_name_no_queue_are_told(switch: Redis, rest: str) -> None:
+    _as_one_key(switch, f"QUEUE|{rest}")
+    told = re.escape(f"QUEUE|{rest}") + "( does not name ports|: queue 8|.* neither a number)"
+    with Database(switch.address) as database, pytest.raises(SonicDataError, match=told):
         read_facts(database, read_config(database), {"AZURE_LOSSLESS"})
 
 
@@ -360,11 +374,14 @@ def test_a_queue_without_a_priority_group_is_tuned(switch: Redis, guard: Guard) 
         SonicLoop([database], guard, FAST)
 
 
-@pytest.mark.parametrize("fields", [("size",), ("size", "type", "mode")])
+@pytest.mark.parametrize("fields", [("size",), ("size", "type", "mode"), ("0",)])
 def test_a_pool_without_a_size_is_said_by_hand(
     switch: Redis, guard: Guard, fields: tuple[str, ...]
 ) -> None:
-    switch.config.hdel("BUFFER_POOL|ingress_lossless_pool", *fields)
+    if fields == ("0",):
+        switch.config.hset("BUFFER_POOL|ingress_lossless_pool", "size", "0")
+    else:
+        switch.config.hdel("BUFFER_POOL|ingress_lossless_pool", *fields)
     with Database(switch.address) as database:
         with pytest.raises(SonicDataError, match="say it by --pool-bytes"):
             SonicLoop([database], guard, FAST)
