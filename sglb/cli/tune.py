@@ -35,6 +35,7 @@ def tune_command(
         typer.Option(
             "--interval-us",
             min=10,
+            max=86_400e6,  # a day
             metavar="US",
             help="Between two settings. [1000; live, bmv2 500000; with --sonic 10000000]",
         ),
@@ -92,6 +93,7 @@ def tune_command(
         typer.Option(
             "--pool-bytes",
             min=1,
+            max=1 << 40,
             metavar="BYTES",
             help="What lossless traffic shares on SONiC. [as BUFFER_POOL says]",
         ),
@@ -101,6 +103,7 @@ def tune_command(
         typer.Option(
             "--rtt-us",
             min=0.1,
+            max=1e6,
             metavar="US",
             help="A round trip without queues, which delays on SONiC are judged against. [10]",
         ),

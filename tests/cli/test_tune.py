@@ -90,6 +90,23 @@ def test_tables_and_a_page_of_two_seeds_and_nothing_run_twice(sglb: Sglb, tmp_pa
         (("--on", "live", "--html", "{tmp}/none/p.html"), "p.html"),
         (("--on", "live", "--repeat", 2), "--repeat has no meaning with --on live"),
         (("--sonic", "127.0.0.1", "--repeat", 2), "--repeat has no meaning with --sonic"),
+        (("--pool-bytes", 5), "--pool-bytes has no meaning"),
+        (("--rtt-us", 5), "--rtt-us has no meaning"),
+        (("--sonic", "127.0.0.1", "--pool-bytes", 0), "--pool-bytes"),
+        (("--sonic", "127.0.0.1", "--pool-bytes", 1 << 60), "--pool-bytes"),
+        (("--sonic", "127.0.0.1", "--rtt-us", 0), "--rtt-us"),
+        (("--sonic", "127.0.0.1", "--rtt-us", "inf"), "--rtt-us"),
+        (("--interval-us", "nan"), "--interval-us"),
+        (("--interval-us", "inf"), "--interval-us"),
+        (("--json", "{tmp}/x", "--html", "{tmp}/x"), "--json and --html are both"),
+        (("--json", "{tmp}/x", "--html", "{tmp}/../{tmp.name}/x"), "--json and --html are both"),
+        (("--json", "-", "--html", "-"), "--json and --html are both -"),
+        (("--html", "{tmp}/x", "--resume", "{tmp}/x"), "--html and --resume are both"),
+        (
+            ("--on", "live", "--json", "{tmp}/x", "--resume", "{tmp}/x"),
+            "--json and --resume are both",
+        ),
+        (("--sonic", "h", "--json", "{tmp}/x", "--html", "{tmp}/x"), "--json and --html are both"),
     ],
 )
 def test_what_is_refused(

@@ -388,6 +388,32 @@ def test_a_pool_without_a_size_is_said_by_hand(
         SonicLoop([database], guard, replace(FAST, pool_bytes=20_000_000))
 
 
+@pytest.mark.usefixtures("traffic")
+def test_pool_and_round_trip_at_the_keyboard(
+    switch: Redis, guard_file: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    switch.config.hdel("BUFFER_POOL|ingress_lossless_pool", "size")
+
+    def sglb(*args: str) -> tuple[str, str]:
+        every = ("--interval-us", "50000", "--guard", str(guard_file))
+        with pytest.raises(SystemExit):
+            main(["tune", "--sonic", str(switch.address), *every, *args])
+        return capsys.readouterr()
+
+    def delay(*args: str) -> float:
+        out, _ = sglb("--pool-bytes", "4580864", *args)
+        found = re.search(r"delay (\d\.\d+)", out)
+        assert found
+        return float(found[1])
+
+    _, err = sglb()
+    assert err.endswith("say it by --pool-bytes\n")
+    _, err = sglb("--pool-bytes", "5")
+    assert (err[:7], err.count("\n")) == ("error: ", 1)
+    assert delay("--rtt-us", "1000") > 0.5 > delay()
+
+
 def test_fields_that_differ_and_switches_that_do(
     switch: Redis, guard: Guard, tmp_path: Path
 ) -> None:
