@@ -18,11 +18,11 @@ def show(found: Tuned, title: str, weights: Weights, on_stderr: bool) -> None:
     """Prints all tables of a pair of runs."""
     from sglb.watermark.tuner.page import (
         PORT_HEADS,
-        ROWS,
         SETTINGS,
         moved_first,
         port_groups,
         price,
+        rows,
         value,
     )
 
@@ -30,8 +30,8 @@ def show(found: Tuned, title: str, weights: Weights, on_stderr: bool) -> None:
     if not console.is_terminal:
         console.width = FILE_WIDTH
     table = _table(title, "", "as it is", "tuned")
-    for label, text in ROWS:
-        table.add_row(label, text(found.fixed), text(found.tuned))
+    for row in rows(found):
+        table.add_row(*row)
     console.print(table)
     for line in price(found, weights):
         console.print(line, soft_wrap=True)

@@ -119,10 +119,16 @@ def test_what_is_refused(
     assert "Traceback" not in err
 
 
-def test_an_interval_longer_than_the_run_is_told(sglb: Sglb) -> None:
-    code, _, err = sglb("--interval-us", 1_000_000)
+def test_an_interval_longer_than_the_run_is_told(sglb: Sglb, tmp_path: Path) -> None:
+    page = tmp_path / "p.html"
+    code, out, err = sglb("--interval-us", 1_000_000, "--html", page)
     assert code == 0
     assert "nothing was tuned" in err
+    drawn = page.read_text()
+    assert "<svg" not in drawn
+    for text in (out, drawn):
+        assert text.count("no interval was measured") >= 2
+        assert "0.0000" not in text
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")

@@ -12,6 +12,7 @@ from sglb.watermark.sonic.fields import Target
 from sglb.watermark.sonic.loop import SonicLoop
 from sglb.watermark.sonic.record import Changes, Told, written
 from sglb.watermark.tuner import page_parts as parts
+from sglb.watermark.tuner.observation import Observation
 
 
 def document(loop: SonicLoop, ended: str) -> dict[str, Any]:
@@ -89,7 +90,7 @@ def _kind(told: Told) -> str:
 
 def page(title: str, loop: SonicLoop, weights: Weights, interval_s: float) -> str:
     """The page: before and after, the course, the path, every interval with what was written."""
-    record, steps = loop.record, loop.annealer.steps
+    record = loop.record
     seen = [told.seen for told in record.intervals if told.seen is not None]
     start, now = record.start or {}, loop.in_force
     text = verdict(loop)
@@ -105,9 +106,7 @@ def page(title: str, loop: SonicLoop, weights: Weights, interval_s: float) -> st
             f"{len(record.intervals)} intervals, {record.kept} of them from earlier runs of the same "
             f"loop; {loop.annealer.searches} searches over {len(loop.space):,} settings."
         ),
-        parts.course("The course", (("tuned", seen),), weights, interval_s, "s"),
-        parts.heading("The path of the search"),
-        parts.path(loop.space, steps),
+        *_drawings(loop, seen, weights, interval_s),
         *parts.folded(
             f"All {len(record.intervals)} intervals, and what was written after each",
             _written_table(record.began, record.intervals),
@@ -119,6 +118,19 @@ def page(title: str, loop: SonicLoop, weights: Weights, interval_s: float) -> st
         ),
     ]
     return parts.document(title, weights, f"{interval_s:g} s", body)
+
+
+def _drawings(
+    loop: SonicLoop, seen: Sequence[Observation], weights: Weights, interval_s: float
+) -> list[str]:
+    """The course and the path; none of a loop in no interval of which anything moved."""
+    if all(one.idle for one in seen):
+        return [parts.note("Nothing to draw: no interval was measured in which something moved.")]
+    return [
+        parts.course("The course", (("tuned", seen),), weights, interval_s, "s"),
+        parts.heading("The path of the search"),
+        parts.path(loop.space, loop.annealer.steps),
+    ]
 
 
 def _scores(loop: SonicLoop) -> list[str]:

@@ -14,6 +14,8 @@ from sglb.watermark.tuner.session import Outcome, Tuned
 _MS = 1e9
 #: Of a part of the score; less is no change.
 _LEAST_FALL = 0.005
+#: In place of a score, and of drawings, of a run in which nothing was.
+UNMEASURED = "no interval was measured"
 
 #: Lines of a before/after table: what, and how it is written.
 ROWS: tuple[tuple[str, Callable[[Outcome], str]], ...] = (
@@ -40,6 +42,21 @@ def value(setting: Watermarks | PortSetting, name: str) -> str:
     if isinstance(number, str):
         return number
     return f"{number:,.0f}" if name.endswith("_bytes") else f"{number:.4g}"
+
+
+def rows(found: Tuned) -> list[tuple[str, str, str]]:
+    """The before/after table; a run in no interval of which anything moved has no score."""
+    lines = [(label, text(found.fixed), text(found.tuned)) for label, text in ROWS]
+    measured = (_measured(found.fixed_seen), _measured(found.tuned_seen))
+    label, *scores = lines[0]
+    before, after = (
+        score if one else UNMEASURED for score, one in zip(scores, measured, strict=True)
+    )
+    return [(label, before, after), *lines[1:]]
+
+
+def _measured(seen: Sequence[Observation]) -> bool:
+    return not all(one.idle for one in seen)
 
 
 def port_groups(ports: Sequence[PortSetting]) -> list[tuple[str, PortSetting]]:
@@ -78,12 +95,13 @@ def page(
 
 def _one(seed: int, found: Tuned, weights: Weights, interval_us: float) -> list[str]:
     tried = len({step.place for step in found.steps})
-    seen = (("as it is", found.fixed_seen), ("tuned", found.tuned_seen))
+    both = (("as it is", found.fixed_seen), ("tuned", found.tuned_seen))
+    measured = [(label, seen) for label, seen in both if _measured(seen)]
     return [
         parts.heading(f"Seed {seed}: before and after"),
         parts.table(
             ("", "as it is", "tuned"),
-            [(label, text(found.fixed), text(found.tuned)) for label, text in ROWS],
+            rows(found),
         ),
         *(parts.note(line) for line in price(found, weights)),
         parts.table(
@@ -95,9 +113,13 @@ def _one(seed: int, found: Tuned, weights: Weights, interval_us: float) -> list[
             f"{found.searches} searches, {found.recalled} times traffic was known again."
         ),
         parts.note(moved_first(found)),
-        parts.course("Before and after", seen, weights, interval_us / 1e3, "ms"),
+        parts.course("Before and after", measured, weights, interval_us / 1e3, "ms")
+        if measured
+        else parts.note(f"Nothing to draw: {UNMEASURED}."),
         parts.heading(f"Seed {seed}: the path of the search"),
-        parts.path(found.space, found.steps),
+        parts.path(found.space, found.steps)
+        if found.steps
+        else parts.note(f"There is none: {UNMEASURED}."),
         *parts.folded(
             f"All {len(found.steps)} intervals", parts.all_steps(found.space, found.steps)
         ),
@@ -117,7 +139,7 @@ def ports_table(ports: Sequence[PortSetting]) -> str:
 
 def price(found: Tuned, weights: Weights) -> list[str]:
     """What got worse though the score is higher, and what weight would count it; a line, or none."""
-    if found.tuned.score <= found.fixed.score:
+    if found.tuned.score <= found.fixed.score or not _measured(found.fixed_seen):
         return []
     worse = []
     before, after = found.fixed.completion_us, found.tuned.completion_us
